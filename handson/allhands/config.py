@@ -1,0 +1,150 @@
+"""What is one training run? A complete config: made by a preset, changed by name.
+
+A run is nothing but its `TrainConfig`; it is saved with the run as `config.json`. Conventions:
+lengths are in tokens, times in seconds, an epoch is one pass over the training pairs.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+POSITIVE = (
+    *("max_length", "n_embed", "n_hidden", "batch_size", "epochs", "beam_width"),
+    *("evaluate_every", "evaluate_pairs", "snapshot_every", "learning_rate", "clip_norm"),
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the result of a run, except the machine.
+
+    `train`, `valid` and `test` are corpus names as `allhands.data.corpus.read_pairs` takes them: an
+    embedded split (`numbers_dates/train`), a file of columns (`pairs.tsv.gz`) or a pair of files
+    (`text.en:text.ja`). `source_tokens` and `target_tokens` say how text is cut: `words`, `chars`
+    or `spaces`. `device` is Chainer's device specifier, or `auto` for a GPU where there is one.
+    """
+
+    preset: str
+    train: str = "numbers_dates/train"
+    valid: str = "numbers_dates/valid"
+    test: str = "numbers_dates/test"
+    source_tokens: str = "words"
+    target_tokens: str = "chars"
+    max_vocab: int | None = None
+    max_length: int = 50
+    n_embed: int = 64
+    n_hidden: int = 128
+    batch_size: int = 64
+    epochs: int = 4
+    learning_rate: float = 3e-3
+    last_learning_rate: float = 1.5e-4
+    clip_norm: float = 5.0
+    seed: int = 0
+    device: str = "auto"
+    evaluate_every: int = 125
+    evaluate_pairs: int = 200
+    snapshot_every: int = 125
+    beam_width: int = 1
+
+    def __post_init__(self) -> None:
+        for name in POSITIVE:
+            if not getattr(self, name) > 0:
+                raise ValueError(
+                    f"{name} must be greater than 0: it is {getattr(self, name)}. "
+                    f"Give a positive number, such as --set {name}=1."
+                )
+        if not self.last_learning_rate >= 0:
+            raise ValueError(
+                f"last_learning_rate must not be negative: it is {self.last_learning_rate}."
+            )
+
+
+def lab1_cpu() -> TrainConfig:
+    """The translator of lab 1 on one CPU core: nothing to a good translator in half a minute."""
+    return TrainConfig(preset="lab1_cpu", device="@numpy")
+
+
+def lab1_gpu() -> TrainConfig:
+    """The same translator on one GPU: wider, with batches that give a GPU something to do."""
+    return TrainConfig(
+        preset="lab1_gpu", device="@cupy:0", n_embed=256, n_hidden=512, batch_size=256, epochs=20
+    )
+
+
+def lab1_real() -> TrainConfig:
+    """Real sentences from Tatoeba: a few minutes on one core, and honest, lower figures."""
+    return TrainConfig(
+        preset="lab1_real",
+        train="tatoeba_short/train",
+        valid="tatoeba_short/valid",
+        test="tatoeba_short/test",
+        epochs=20,
+        evaluate_every=250,
+        snapshot_every=250,
+        beam_width=4,
+    )
+
+
+PRESETS: dict[str, Callable[[], TrainConfig]] = {
+    preset.__name__: preset for preset in (lab1_cpu, lab1_gpu, lab1_real)
+}
+
+
+def preset(name: str) -> TrainConfig:
+    """Return the preset of that name; ValueError names the presets that exist."""
+    if name not in PRESETS:
+        raise ValueError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
+    return PRESETS[name]()
+
+
+def override(config: TrainConfig, assignments: Iterable[str]) -> TrainConfig:
+    """Return `config` with `key=value` assignments applied; values are read by the field's type.
+
+    Raises ValueError for an unknown key (with the keys that exist) or a value that does not fit.
+    """
+    kinds = typing.get_type_hints(TrainConfig)
+    changes = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise ValueError(f"Expected key=value, saw {assignment!r}. Write, for example, seed=1.")
+        if key not in kinds:
+            raise ValueError(
+                f"There is no setting {key!r}. The settings are: {', '.join(sorted(kinds))}."
+            )
+        changes[key] = _parse(key, text, kinds[key])
+    return dataclasses.replace(config, **changes)
+
+
+def _parse(key: str, text: str, kind: type) -> object:
+    if isinstance(kind, types.UnionType):  # int | None
+        if text.lower() == "none":
+            return None
+        kind = next(member for member in typing.get_args(kind) if member is not types.NoneType)
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{key} takes a value of type {kind.__name__}, saw {text!r}.") from None
+
+
+def save(config: TrainConfig, path: Path) -> None:
+    """Write `config` as JSON."""
+    path.write_text(json.dumps(dataclasses.asdict(config), indent=2) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> TrainConfig:
+    """Read a `config.json`; ValueError in a sentence when it is not one."""
+    try:
+        return TrainConfig(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not the config of a run: {error}.") from error
+
+
+def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
+    """Say, a line a setting, where two configs differ: `epochs: 4 -> 5`."""
+    pairs = zip(dataclasses.asdict(old).items(), dataclasses.asdict(new).values(), strict=True)
+    return [f"{key}: {was} -> {now}" for (key, was), now in pairs if was != now]
