@@ -1,0 +1,207 @@
+"""`allhands`: train, translate, look at a run, check the machine, grade a notebook.
+
+Exit codes: 0 good; 1 the answer is no (a failed check, a bad machine, less than full marks where
+asked); 2 the command cannot be done as it was given; 85 a run that stopped before its time limit
+and is saved.
+"""
+
+import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from allhands import config as configs
+from allhands import labs
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="The workshop's commands. Start with `allhands doctor`, then `allhands train lab1_cpu`.",
+)
+EXIT_WRONG_USE = 2
+EXIT_INTERRUPTED = 130
+
+
+@contextmanager
+def _sentences():
+    """Turn what the user can mend into one sentence and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        typer.echo(f"allhands: {error}", err=True)
+        raise typer.Exit(EXIT_WRONG_USE) from error
+
+
+def _presets(incomplete: str) -> list[str]:
+    return [name for name in configs.PRESETS if name.startswith(incomplete)]
+
+
+@app.command()
+def train(
+    preset: Annotated[str, typer.Argument(help=f"One of: {', '.join(configs.PRESETS)}.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. Default: runs/PRESET/<date>-<time>.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest snapshot in --out, if any.")
+    ] = False,
+    stop_after: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Save and exit with code 85 after this time."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto, @numpy or @cupy:0. Default: the preset's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+) -> None:
+    """Train a translator and write its run folder.
+
+    Own text: `--set train=pairs.tsv --set valid=dev.en:dev.ja --set test=test.tsv.gz`.
+    Every setting is in the run's `config.json`.
+    """
+    from allhands.train import run
+    from allhands.train.stop import EXIT_STOPPED
+
+    with _sentences():
+        changes = list(settings or []) + ([f"device={device}"] if device else [])
+        config = configs.override(configs.preset(preset), changes)
+        if resume and out is None:
+            raise ValueError("--resume needs the run's folder: give --out DIR.")
+        if stop_after is not None and not stop_after > 0:
+            raise ValueError(f"--stop-after takes seconds greater than 0, saw {stop_after}.")
+        folder = out or run.new_folder(preset)
+        typer.echo(f"run folder: {folder}")
+        try:
+            result = run.train(config, folder, resume=resume, stop_after_s=stop_after)
+        except KeyboardInterrupt:
+            typer.echo(f"Interrupted. To go on: allhands train {preset} --out {folder} --resume")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except FloatingPointError as error:
+            typer.echo(f"allhands: {error}", err=True)
+            raise typer.Exit(1) from error
+    if not result.finished:
+        raise typer.Exit(EXIT_STOPPED)
+
+
+@app.command()
+def translate(
+    folder: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Sentences. None: one a line from standard input.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Beam width; 1 is greedy. Default: the run's.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, @numpy or @cupy:0.")] = "@numpy",
+) -> None:
+    """Translate with the model that a run left."""
+    from allhands.train.translator import Translator
+
+    with _sentences():
+        translator = Translator.load(folder, device)
+        for text in texts or map(str.strip, sys.stdin):
+            typer.echo(translator.translate([text], beam)[0])
+
+
+@app.command()
+def summary(
+    folder: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+) -> None:
+    """Show where a run's time went and how its loss fell."""
+    from allhands.trace import events
+    from allhands.trace import summary as numbers
+
+    with _sentences():
+        metrics = numbers.read_metrics(folder)
+        spans = events.read_events(folder / "events.rank0.jsonl")
+    table = Table("work", "time (s)", "share", "count", title=str(folder), title_justify="left")
+    for spent in numbers.time_by(spans):
+        table.add_row(spent.label, f"{spent.total_s:.2f}", f"{spent.share:.1%}", str(spent.count))
+    console = Console()
+    console.print(table)
+    for line in metrics.evaluations:
+        console.print(
+            f"update {line['update']}: validation loss {line['valid_loss']:.3f}, exact match "
+            f"{line['valid_exact_match']:.1f} %, BLEU {line['valid_bleu']:.1f}",
+            highlight=False,
+        )
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what this machine has, and what to mend. Exit code 1 if something is broken."""
+    from allhands.doctor import probes
+
+    findings = probes.probe_all()
+    probes.report(findings, as_json=as_json)
+    if any(finding.status == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def grade(
+    notebook: Annotated[Path, typer.Argument(help="A participant's notebook (.ipynb).")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the score to this file too.")] = None,
+    cell_timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 600.0,
+    full: Annotated[bool, typer.Option("--full", help="Exit code 1 below full marks.")] = False,
+) -> None:
+    """Run a notebook in a fresh kernel and grade it.
+
+    Cells with checks are restored from the course before they run, so edits there do not count.
+    """
+    from allhands.grade.notebook import grade_notebook
+
+    with _sentences():
+        score = grade_notebook(notebook, cell_timeout_s=cell_timeout)
+        if out is not None:
+            out.write_text(json.dumps(score.as_dict(), indent=2, ensure_ascii=False) + "\n")
+    if as_json:
+        typer.echo(json.dumps(score.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        score.show(Console())
+    if full and score.score < score.max:
+        raise typer.Exit(1)
+
+
+@app.command()
+def lab(
+    stem: Annotated[str | None, typer.Argument(help="A lab's name. None: list all labs.")] = None,
+) -> None:
+    """List the labs, or show one: its aim, exercises, and commands."""
+    with _sentences():
+        known = labs.load()
+        if stem is not None and stem not in known:
+            raise ValueError(f"There is no lab {stem!r}. The labs are: {', '.join(known)}.")
+    console = Console()
+    if stem is None:
+        table = Table("lab", "title", "minutes", "points")
+        for one in known.values():
+            points = sum(exercise.points for exercise in one.exercises)
+            table.add_row(one.stem, one.title, str(one.minutes), f"{points:g}")
+        console.print(table)
+        return
+    chosen = known[stem]
+    console.print(f"[bold]{chosen.title}[/bold]\n{chosen.aim}\n", highlight=False)
+    for exercise in chosen.exercises:
+        console.print(f"  {exercise.id}: {exercise.title} ({exercise.kind}, {exercise.points:g})")
+
+
+def main() -> None:
+    """The console script's entry."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

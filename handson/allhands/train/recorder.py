@@ -1,0 +1,57 @@
+"""What the device did when: Chainer's hooks, written as the events of `allhands.trace`.
+
+A GPU works behind the program's back: a call returns before the work is done. The clock made here
+waits for the device, so that a span ends when its work has ended. That costs a little speed.
+"""
+
+import time
+from collections.abc import Callable
+
+import chainer
+
+from allhands.trace.events import Recorder
+
+
+def device_clock(device: chainer.backend.Device) -> Callable[[], float]:
+    """Return a clock in seconds that waits for the work of `device` before it reads the time."""
+    if device.xp.__name__ != "cupy":
+        return time.perf_counter
+
+    def clock() -> float:
+        device.xp.cuda.get_current_stream().synchronize()
+        return time.perf_counter()
+
+    return clock
+
+
+class FunctionSpans(chainer.FunctionHook):
+    """A Chainer function hook: one event for each function's forward and for its backward.
+
+        with FunctionSpans(recorder):
+            loss = model.loss(batch)
+            loss.backward()
+
+    The event's `what` is `forward` or `backward`, its `name` the function (`LinearFunction`,
+    `LSTM`).
+    """
+
+    name = "FunctionSpans"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._starts_s: list[float] = []
+
+    def forward_preprocess(self, function, in_data) -> None:
+        self._starts_s.append(self._recorder.now_s())
+
+    def backward_preprocess(self, function, in_data, out_grad) -> None:
+        self._starts_s.append(self._recorder.now_s())
+
+    def forward_postprocess(self, function, in_data) -> None:
+        self._add("forward", function)
+
+    def backward_postprocess(self, function, in_data, out_grad) -> None:
+        self._add("backward", function)
+
+    def _add(self, what: str, function) -> None:
+        self._recorder.add(what, function.label, self._starts_s.pop(), self._recorder.now_s())

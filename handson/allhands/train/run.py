@@ -1,0 +1,178 @@
+"""A training run from its config to its folder, and its continuation.
+
+The folder `runs/<preset>/<time>/` holds all that the run says; every other program reads it there:
+
+    config.json                 the run, complete
+    source.vocab, target.vocab  one token a line
+    metrics.jsonl               a line an update (loss per token), and a line an evaluation
+    events.rank0.jsonl          how long each part of each step took
+    snapshot_iter_N             the newest two; `--resume` goes on from the newest
+    model.npz, result.json      the end: parameters, and quality on the test pairs
+    log                         what was said on the way
+"""
+
+import json
+import platform
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import chainer
+import numpy as np
+from rich.console import Console
+
+from allhands import config as configs
+from allhands.config import TrainConfig
+from allhands.data.corpus import read_pairs
+from allhands.data.vocab import Vocab
+from allhands.trace.events import Recorder
+from allhands.train import snapshot, watch
+from allhands.train.build import build, n_updates, open_corpus
+from allhands.train.progress import ShowProgress
+from allhands.train.recorder import device_clock
+from allhands.train.stop import StopTrigger
+from allhands.train.translator import Evaluation, Translator
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `finished`, or stopped and saved for `reason`. `test` only if finished."""
+
+    folder: Path
+    finished: bool
+    reason: str | None
+    n_updates: int
+    test: Evaluation | None = None
+
+
+def new_folder(preset: str, root: Path = Path("runs")) -> Path:
+    """Name a folder for a new run: runs/<preset>/<date>-<time>."""
+    return root / preset / datetime.now().strftime("%Y%m%d-%H%M%S")
+
+
+def train(
+    config: TrainConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    stop_after_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    console: Console | None = None,
+) -> Result:
+    """Run `config` in `folder` to its end, or until `stop_after_s` or a signal stops it.
+
+    With `resume`, go on from the newest snapshot in `folder`, or start if there is none. The time
+    limit counts from this call; SIGTERM and SIGUSR1 ask for the same orderly stop.
+
+    Raises ValueError, before anything is written, if the folder holds another run, and
+    CorpusError (a ValueError) for text that cannot be read.
+    """
+    stop = StopTrigger(config.epochs, stop_after_s, clock)
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    console = console or Console()
+    vocabs = _look_into(folder, config, resume)
+    if vocabs and (folder / "result.json").exists():
+        console.print(f"The run in {folder} is finished: nothing to resume.", highlight=False)
+        return Result(folder, True, None, _read_result(folder)["n_updates"])
+    corpus = open_corpus(config, vocabs)
+    translator = Translator.new(config, corpus.source_vocab, corpus.target_vocab)
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus.source_vocab.save(folder / "source.vocab")
+    corpus.target_vocab.save(folder / "target.vocab")
+    configs.save(config, folder / "config.json")
+
+    old = snapshot.find(folder)
+    left_s = watch.forget_after(folder, snapshot.number(old[-1]) if old else 0)
+    recorder = Recorder(
+        0, device_clock(translator.device), folder / "events.rank0.jsonl", start_s=left_s
+    )
+    log = watch.Log(folder / "log", console)
+    trainer = build(config, translator, corpus.train, recorder, stop, folder)
+    metrics = watch.WriteMetrics(folder / "metrics.jsonl")
+    save = watch.Save(folder, recorder)
+    trainer.extend(metrics)
+    trainer.extend(
+        watch.Evaluate(translator, corpus.valid, metrics, recorder, log),
+        trigger=(config.evaluate_every, "iteration"),
+    )
+    trainer.extend(save, trigger=(config.snapshot_every, "iteration"))
+    trainer.extend(ShowProgress(n_updates(config, corpus.train), console))
+    if old:
+        log.say(f"resume from {snapshot.load_newest(folder, trainer)}")
+    log.note(f"{config} on {translator.device} with {_versions()}")
+
+    with stop.on_signals(signal.SIGTERM, signal.SIGUSR1):
+        try:
+            trainer.run(show_loop_exception_msg=False)
+        except BaseException as error:
+            watch.note_failure(log, folder, error)
+            raise
+        finally:
+            recorder.flush()
+    update = trainer.updater.iteration
+    if not stop.finished(trainer):
+        save(trainer)
+        log.say(f"stopped at update {update}, and saved: {stop.reason}")
+        return Result(folder, False, stop.reason, update)
+    snapshot.write_npz(folder / "model.npz", translator.model)
+    test = translator.evaluate(read_pairs(config.test))
+    log.say(f"test: {watch.in_words(test)}")
+    used = {
+        "wall_s": time.perf_counter() - start_s,
+        "cpu_s": time.process_time() - start_cpu_s,
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    _write_result(folder, translator, update, test, used)
+    return Result(folder, True, None, update, test)
+
+
+def _look_into(folder: Path, config: TrainConfig, resume: bool) -> tuple[Vocab, Vocab] | None:
+    """Refuse a folder that this run must not write to; return the vocabularies of a resumed run."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"The run's folder {folder} is a file. Give another --out.")
+    if not (folder / "config.json").exists():
+        return None
+    if not resume:
+        raise ValueError(
+            f"{folder} already holds a run. Give --resume to go on with it, or another --out."
+        )
+    changed = configs.differences(configs.load(folder / "config.json"), config)
+    changed = [line for line in changed if not line.startswith("device:")]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with other settings ({'; '.join(changed)}). Resume it with the "
+            f"settings that it began with, or give another --out."
+        )
+    return Vocab.load(folder / "source.vocab"), Vocab.load(folder / "target.vocab")
+
+
+def _write_result(
+    folder: Path, translator: Translator, update: int, test: Evaluation, used: dict[str, float]
+) -> None:
+    result = {
+        "preset": translator.config.preset,
+        "seed": translator.config.seed,
+        "n_updates": update,
+        "n_parameters": int(sum(p.size for p in translator.model.params())),
+        **watch.in_columns("test", test),
+        **used,
+        "device": str(translator.device),
+        "machine": platform.machine(),
+        "versions": _versions(),
+        "finished_at": datetime.now().isoformat(timespec="seconds"),
+    }
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_result(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def _versions() -> dict[str, str]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, "numpy": np.__version__, "chainer": chainer.__version__}

@@ -1,0 +1,60 @@
+"""When a run ends: after its epochs, before a time limit, or when the scheduler asks for it.
+
+A scheduler kills a job at its time limit. So the run watches its own clock, saves, and ends with
+exit code 85; the job script then puts it back into the queue.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import chainer
+
+EXIT_STOPPED = 85
+
+
+class StopTrigger:
+    """Chainer's stop trigger: true after `epochs`, after `stop_after_s`, or once `request`ed."""
+
+    def __init__(
+        self,
+        epochs: int,
+        stop_after_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._epochs = epochs
+        self._clock = clock
+        self._deadline_s = None if stop_after_s is None else clock() + stop_after_s
+        self.reason: str | None = None
+
+    def request(self, reason: str) -> None:
+        """End the run after the update that is under way."""
+        self.reason = reason
+
+    def __call__(self, trainer: chainer.training.Trainer) -> bool:
+        if self.finished(trainer):
+            return True
+        late = self._deadline_s is not None and self._clock() >= self._deadline_s
+        if late and self.reason is None:
+            self.reason = "the time given by --stop-after is over"
+        return self.reason is not None
+
+    def finished(self, trainer: chainer.training.Trainer) -> bool:
+        """True if all epochs are done, whatever else asked the run to stop."""
+        return trainer.updater.epoch >= self._epochs
+
+    @contextmanager
+    def on_signals(self, *numbers: int) -> Iterator[None]:
+        """Within the block, these signals ask the run to save and stop, as schedulers do."""
+        handlers = {
+            number: signal.signal(
+                number, lambda number, _: self.request(f"signal {signal.Signals(number).name}")
+            )
+            for number in numbers
+        }
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

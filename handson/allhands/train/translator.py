@@ -1,0 +1,115 @@
+"""A model with its vocabularies: text in, text out, and how well it does on held-out pairs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chainer
+import numpy as np
+
+from allhands import config as configs
+from allhands.config import TrainConfig
+from allhands.data import tokens
+from allhands.data.batch import collate, pad
+from allhands.data.corpus import Pair
+from allhands.data.vocab import EOS, Vocab
+from allhands.model import decode
+from allhands.model.seq2seq import ModelSize, Seq2Seq
+from allhands.train import device as devices
+from allhands.train import snapshot
+from allhands.train.quality import Quality, judge
+
+SENTENCES_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`loss_per_token` is -log p (natural logarithm) of the reference, given all tokens before."""
+
+    loss_per_token: float
+    quality: Quality
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Translates whole sentences; `config` says how text is cut and how long an answer may be."""
+
+    model: Seq2Seq
+    source_vocab: Vocab
+    target_vocab: Vocab
+    config: TrainConfig
+    device: chainer.backend.Device
+
+    @classmethod
+    def new(cls, config: TrainConfig, source_vocab: Vocab, target_vocab: Vocab) -> "Translator":
+        """Make an untrained translator: device first, then the model on it."""
+        device = devices.choose(config.device)
+        size = ModelSize(len(source_vocab), len(target_vocab), config.n_embed, config.n_hidden)
+        model = Seq2Seq(size, seed=config.seed)
+        model.to_device(device)
+        return cls(model, source_vocab, target_vocab, config, device)
+
+    @classmethod
+    def load(cls, folder: Path, device: str | None = None) -> "Translator":
+        """Load what a run left: its model, or of an unfinished run the newest snapshot."""
+        config = configs.load(folder / "config.json")
+        if device is not None:
+            config = configs.override(config, [f"device={device}"])
+        vocabs = (Vocab.load(folder / "source.vocab"), Vocab.load(folder / "target.vocab"))
+        translator = cls.new(config, *vocabs)
+        if (folder / "model.npz").exists():
+            chainer.serializers.load_npz(folder / "model.npz", translator.model)
+        elif snapshots := snapshot.find(folder):
+            inside = "updater/model:main/"
+            chainer.serializers.load_npz(snapshots[-1], translator.model, path=inside)
+        else:
+            raise ValueError(f"{folder} holds no model yet: the run has saved no snapshot.")
+        return translator
+
+    def source_ids(self, text: str) -> list[int]:
+        """Cut and number one source sentence; EOS ends it."""
+        cut = tokens.split(text, self.config.source_tokens)
+        return [*self.source_vocab.encode(cut), EOS]
+
+    def translate(self, texts: Sequence[str], beam_width: int | None = None) -> list[str]:
+        """Translate sentences; the answers stand in the order of the questions."""
+        width = self.config.beam_width if beam_width is None else beam_width
+        ids = [self.source_ids(text) for text in texts]
+        by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        answers = [""] * len(ids)
+        for start in range(0, len(ids), SENTENCES_AT_ONCE):
+            rows = by_length[start : start + SENTENCES_AT_ONCE]
+            for row, answer in zip(rows, self._decode([ids[i] for i in rows], width), strict=True):
+                cut = self.target_vocab.decode(answer)
+                answers[row] = tokens.join(cut, self.config.target_tokens)
+        return answers
+
+    def _decode(self, rows: list[list[int]], width: int) -> list[list[int]]:
+        source_bt = self.device.send(pad(rows))
+        if width == 1:
+            return decode.greedy(self.model, source_bt, self.config.max_length)
+        return decode.beam(self.model, source_bt, self.config.max_length, width)
+
+    def evaluate(self, pairs: Iterable[Pair]) -> Evaluation:
+        """Translate the pairs' sources and compare; no pair is left out for its length."""
+        pairs = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+        how = self.config.target_tokens
+        references = [tokens.join(tokens.split(pair.target, how), how) for pair in pairs]
+        translations = self.translate([pair.source for pair in pairs])
+        return Evaluation(self._loss_per_token(pairs), judge(translations, references, how))
+
+    def _loss_per_token(self, pairs: Sequence[Pair]) -> float:
+        total, n_tokens = 0.0, 0
+        with chainer.no_backprop_mode(), chainer.using_config("train", False):
+            for start in range(0, len(pairs), SENTENCES_AT_ONCE):
+                part = pairs[start : start + SENTENCES_AT_ONCE]
+                batch = collate([self._ids(pair) for pair in part])
+                loss = self.model.loss(devices.send(batch, self.device))
+                total += float(loss.array) * len(part)
+                n_tokens += batch.n_tokens
+        return total / n_tokens
+
+    def _ids(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+        target = tokens.split(pair.target, self.config.target_tokens)
+        source_ids = np.array(self.source_ids(pair.source)[:-1], np.int32)
+        return source_ids, np.array(self.target_vocab.encode(target), np.int32)
