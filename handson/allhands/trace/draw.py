@@ -1,10 +1,11 @@
 """Every figure of the course, drawn from what runs wrote; the same call serves notebook and slide.
 
-Each function returns a new matplotlib figure and shows nothing itself. `save_svg` writes the same
+Each function returns a new figure, which a notebook shows by itself. `save_svg` writes the same
 bytes for the same figure. Colours are Okabe and Ito's, which people with colour blindness can tell
 apart.
 """
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -47,12 +48,23 @@ def _japanese_font() -> None:
         font_manager.fontManager.addfont(str(package / "fonts" / "ipaexg.ttf"))
 
 
-def _figure(width: float, height: float) -> Figure:
+class Picture(Figure):
+    """A matplotlib figure that a notebook shows without any setting of matplotlib's."""
+
+    def _repr_png_(self) -> bytes:
+        png = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.savefig(png, format="png", dpi=110)
+        return png.getvalue()
+
+
+def new_picture(width: float, height: float) -> Picture:
+    """Return an empty picture of that size in inches, whose text may be Japanese."""
     _japanese_font()
-    return Figure(figsize=(width, height), layout="constrained")
+    return Picture(figsize=(width, height), layout="constrained")
 
 
-def gantt(events: Iterable[Event], title: str = "", *, unit: str = "ms") -> Figure:
+def gantt(events: Iterable[Event], title: str = "", *, unit: str = "ms") -> Picture:
     """Draw events as bars over time: one row a rank and kind of work, in order of first start.
 
     Time starts at the first event's start; `unit` is `ms` or `s`. The name of a named event is
@@ -69,7 +81,7 @@ def gantt(events: Iterable[Event], title: str = "", *, unit: str = "ms") -> Figu
     order = sorted(rows, key=lambda row: row[0])  # stable: within a rank, by first start
     zero_s, end_s = events[0].start_s, max(event.end_s for event in events)
     with matplotlib.rc_context(STYLE):
-        figure = _figure(9, 0.9 + 0.32 * len(order))
+        figure = new_picture(9, 0.9 + 0.32 * len(order))
         axes = figure.add_subplot()
         for event in events:
             row = order.index((event.rank, event.what))
@@ -86,11 +98,11 @@ def gantt(events: Iterable[Event], title: str = "", *, unit: str = "ms") -> Figu
     return figure
 
 
-def time_shares(spent: Sequence[Spent], title: str = "", *, most: int = 10) -> Figure:
+def time_shares(spent: Sequence[Spent], title: str = "", *, most: int = 10) -> Picture:
     """Draw where the time went: a bar for each kind of work, the longest on top."""
     shown = list(spent)[:most]
     with matplotlib.rc_context(STYLE):
-        figure = _figure(7, 0.9 + 0.3 * len(shown))
+        figure = new_picture(7, 0.9 + 0.3 * len(shown))
         axes = figure.add_subplot()
         colours = [COLOURS.get(one.label.split()[0], OTHERS[-1]) for one in shown]
         bars = axes.barh(
@@ -104,10 +116,10 @@ def time_shares(spent: Sequence[Spent], title: str = "", *, most: int = 10) -> F
     return figure
 
 
-def learning_curve(runs: Mapping[str, Metrics], title: str = "") -> Figure:
+def learning_curve(runs: Mapping[str, Metrics], title: str = "") -> Picture:
     """Draw loss per token (left) and exact match (right) over updates, a line a run."""
     with matplotlib.rc_context(STYLE):
-        figure = _figure(9, 3.2)
+        figure = new_picture(9, 3.2)
         left, right = figure.subplots(1, 2)
         for (name, metrics), colour in zip(runs.items(), _cycle(len(runs)), strict=True):
             updates = [line["update"] for line in metrics.updates]
@@ -124,10 +136,10 @@ def learning_curve(runs: Mapping[str, Metrics], title: str = "") -> Figure:
     return figure
 
 
-def alignment(matrix_ts: np.ndarray, source: Sequence[str], target: Sequence[str]) -> Figure:
+def alignment(matrix_ts: np.ndarray, source: Sequence[str], target: Sequence[str]) -> Picture:
     """Draw the attention of each target token (row) over the source tokens (columns), 0 to 1."""
     with matplotlib.rc_context(STYLE):
-        figure = _figure(1.5 + 0.45 * len(source), 1.2 + 0.3 * len(target))
+        figure = new_picture(1.5 + 0.45 * len(source), 1.2 + 0.3 * len(target))
         axes = figure.add_subplot()
         axes.imshow(matrix_ts, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")

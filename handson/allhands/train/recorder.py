@@ -32,7 +32,8 @@ class FunctionSpans(chainer.FunctionHook):
             loss.backward()
 
     The event's `what` is `forward` or `backward`, its `name` the function (`LinearFunction`,
-    `LSTM`).
+    `LSTM`). Functions that a function's backward calls are part of it, and make no event: so events
+    never overlap.
     """
 
     name = "FunctionSpans"
@@ -54,4 +55,6 @@ class FunctionSpans(chainer.FunctionHook):
         self._add("backward", function)
 
     def _add(self, what: str, function) -> None:
-        self._recorder.add(what, function.label, self._starts_s.pop(), self._recorder.now_s())
+        start_s = self._starts_s.pop()
+        if not self._starts_s:
+            self._recorder.add(what, function.label, start_s, self._recorder.now_s())

@@ -90,6 +90,18 @@ class Translator:
             return decode.greedy(self.model, source_bt, self.config.max_length)
         return decode.beam(self.model, source_bt, self.config.max_length, width)
 
+    def alignment(self, text: str) -> tuple[np.ndarray, list[str], list[str]]:
+        """Translate one sentence greedily, and say where the decoder looked.
+
+        Returns the attention weights (T, S) and the tokens of its columns (S, source) and rows (T,
+        target), each with the end of the sentence as its last.
+        """
+        source = self.source_ids(text)[:-1]
+        [target] = self._decode([[*source, EOS]], width=1)
+        matrix_ts = decode.alignment(self.model, source, target)
+        columns = tokens.split(text, self.config.source_tokens)
+        return matrix_ts, [*columns, "EOS"], [*self.target_vocab.decode(target), "EOS"]
+
     def evaluate(self, pairs: Iterable[Pair]) -> Evaluation:
         """Translate the pairs' sources and compare; no pair is left out for its length."""
         pairs = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
