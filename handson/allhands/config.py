@@ -76,15 +76,15 @@ def lab1_gpu() -> TrainConfig:
 
 
 def lab1_real() -> TrainConfig:
-    """Real sentences from Tatoeba: a few minutes on one core, and honest, lower figures."""
+    """Real sentences from Tatoeba: honest, lower figures. After 8 epochs it begins to overfit."""
     return TrainConfig(
         preset="lab1_real",
         train="tatoeba_short/train",
         valid="tatoeba_short/valid",
         test="tatoeba_short/test",
-        epochs=20,
-        evaluate_every=250,
-        snapshot_every=250,
+        epochs=8,
+        evaluate_every=188,
+        snapshot_every=188,
         beam_width=4,
     )
 

@@ -100,7 +100,7 @@ def test_only_the_newest_two_snapshots_are_kept(whole):
     assert [path.name for path in snapshot.find(whole)] == ["snapshot_iter_14", "snapshot_iter_21"]
 
 
-@pytest.mark.parametrize("n_updates", [1, 5, 10, 20])
+@pytest.mark.parametrize("n_updates", [0, 1, 5, 10, 20])
 def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
     whole, config, tmp_path, n_updates
 ):

@@ -116,7 +116,8 @@ def train(
             recorder.flush()
     update = trainer.updater.iteration
     if not stop.finished(trainer):
-        save(trainer)
+        if update > 0:  # before the first update there is nothing to go on from
+            save(trainer)
         log.say(f"stopped at update {update}, and saved: {stop.reason}")
         return Result(folder, False, stop.reason, update)
     snapshot.write_npz(folder / "model.npz", translator.model)

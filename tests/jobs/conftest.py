@@ -1,0 +1,84 @@
+"""A project with only `cluster_jobs`, a stand-in trainer, and nothing of the machine's schedulers.
+
+The stand-in `allhands` writes its arguments into <run folder>/calls and exits with 85 until it has
+been called PARTS times; then with CODE.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+JOBS = Path(__file__).parents[2] / "cluster_jobs"
+
+TRAINER = """#!/bin/bash
+while [ "$1" != --out ]; do before+=("$1"); shift; done
+mkdir -p "$2"
+printf '%s|' "${before[@]}" "$@" >> "$2/calls"; echo >> "$2/calls"
+env > "$2/environment"
+part=$(wc -l < "$2/calls")
+echo "trained part $part"
+[ "$part" -ge "${PARTS:-1}" ] || exit 85
+exit "${CODE:-0}"
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+    programs: Path  # a folder that stands first on PATH
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def site(self, name: str, text: str) -> None:
+        (self.root / "cluster_jobs/sites" / f"{name}.env").write_text(text, encoding="utf-8")
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """A login shell's variables and no more: nothing of this machine's choice leaks in."""
+        return {
+            "PATH": f"{self.programs}:/usr/bin:/bin",
+            "HOME": str(self.root),
+            "ALLHANDS_POLL_S": "0.05",
+            **more,
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(self.root / "cluster_jobs/submit"), *arguments]
+
+    def submit(self, *arguments: str, **more: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environment(**more),
+            cwd=os.sep,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def only(self, pattern: str) -> Path:
+        """The one file that matches below the project."""
+        (found,) = self.root.glob(pattern)
+        return found
+
+    def calls(self) -> list[list[str]]:
+        """The arguments of each call of the trainer, over the one run folder that there must be."""
+        lines = self.only("runs/lab1_seq2seq/*/calls").read_text().splitlines()
+        return [line.split("|")[:-1] for line in lines]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    root = tmp_path / "a project"  # a space: paths must be quoted
+    shutil.copytree(JOBS, root / "cluster_jobs", ignore=shutil.ignore_patterns("default", "my_*"))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    made = Project(root, programs)
+    made.program("allhands", TRAINER)
+    return made

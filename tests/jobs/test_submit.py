@@ -1,0 +1,182 @@
+"""`submit` shows the exact command, does nothing in a dry run, and refuses in a sentence."""
+
+import re
+import shlex
+
+import pytest
+
+LAB = "lab1_seq2seq"
+PLACE = {"ALLHANDS_QUEUE": "long", "ALLHANDS_ACCOUNT": "gr01"}
+
+
+def command_of(stdout: str) -> list[str]:
+    """The command line that submit shows, as words; the time in file names becomes TIME."""
+    (line,) = re.findall(r"^command  (.*)$", stdout, re.MULTILINE)
+    return [re.sub(r"\d{8}-\d{6}", "TIME", word) for word in shlex.split(line)]
+
+
+def shown_note(stdout: str) -> dict[str, str]:
+    return dict(re.findall(r"^  (ALLHANDS_\w+)=(.*)$", stdout, re.MULTILINE))
+
+
+def everything_below(project) -> set[str]:
+    return {str(path) for path in project.root.rglob("*")}
+
+
+# ---- what is shown ----
+
+
+def test_dry_run_on_slurm_shows_the_exact_command_and_does_nothing(project):
+    before = everything_below(project)
+    ran = project.submit(LAB, "--site", "slurm-generic", "--dry-run", **PLACE)
+    assert ran.returncode == 0, ran.stderr
+    assert command_of(ran.stdout) == [
+        "sbatch",
+        "--parsable",
+        "--partition=long",
+        "--account=gr01",
+        "--gres=gpu:1",
+        "--output=runs/jobs/lab1_seq2seq.TIME.out",
+        "--export=ALL,ALLHANDS_JOB=runs/jobs/lab1_seq2seq.TIME.job",
+        "cluster_jobs/lab1_seq2seq.slurm",
+    ]
+    assert everything_below(project) == before
+
+
+def test_dry_run_on_pbs_shows_the_exact_command(project):
+    ran = project.submit(LAB, "--site", "pbs-generic", "--dry-run", "--time", "00:10:00", **PLACE)
+    assert " ".join(command_of(ran.stdout)) == (
+        "qsub -q long -A gr01 -l select=1:ncpus=4:mpiprocs=1:ngpus=1 -l walltime=00:10:00"
+        " -o runs/jobs/lab1_seq2seq.TIME.out -v ALLHANDS_JOB=runs/jobs/lab1_seq2seq.TIME.job"
+        " cluster_jobs/lab1_seq2seq.pbs"
+    )
+
+
+@pytest.mark.parametrize("dialect", ["-W group_list={}", "-P {}", "-A {}"])
+def test_the_site_chooses_the_account_option_and_not_only_its_value(project, dialect):
+    project.site(
+        "my_site",
+        "ALLHANDS_SCHEDULER=pbs\n"
+        f'ALLHANDS_ACCOUNT_OPTION="{dialect}"\nALLHANDS_ACCOUNT=gr01\n'
+        'ALLHANDS_OPTIONS="-l place=scatter"\n',
+    )
+    words = command_of(project.submit(LAB, "--site", "my_site", "--dry-run").stdout)
+    assert words[:3] == ["qsub", *dialect.replace("{}", "gr01").split()]
+    assert words[3:5] == ["-l", "place=scatter"]
+
+
+def test_no_gpu_is_asked_for_at_level_cpu(project):
+    ran = project.submit(LAB, "--site", "slurm-generic", "--dry-run", ALLHANDS_LEVEL="cpu", **PLACE)
+    assert not [word for word in command_of(ran.stdout) if "gpu" in word]
+    assert shown_note(ran.stdout)["ALLHANDS_LEVEL"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("limit", "stop_after_s"),
+    [
+        ([], 1500),  # the script's half hour, less five minutes
+        (["--time", "02:00:00"], 6900),
+        (["--time", "00:08:00"], 360),  # short: a quarter is kept
+        (["--time", "100:00:00"], 359700),
+    ],
+)
+def test_the_trainer_saves_before_the_limit(project, limit, stop_after_s):
+    ran = project.submit(LAB, "--site", "slurm-generic", "--dry-run", *limit, **PLACE)
+    assert shown_note(ran.stdout)["ALLHANDS_STOP_AFTER"] == str(stop_after_s)
+    given = [word for word in command_of(ran.stdout) if word.startswith("--time=")]
+    assert given == [f"--time={text}" for text in limit[1:]]
+
+
+def test_which_site_is_used(project):
+    def site(**more: str) -> str:
+        return re.search(r"sites/(.*)\.env", project.submit(LAB, "--dry-run", **more).stdout)[1]
+
+    assert site() == "local"
+    project.site("my_own", "ALLHANDS_SCHEDULER=none\n")
+    (project.root / "cluster_jobs/sites/default").write_text("my_own\n")
+    assert site() == "my_own"
+    assert site(ALLHANDS_SITE="local") == "local"
+
+
+# ---- what is refused ----
+
+SITE = "cluster_jobs/sites/my_site.env"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "site_text", "sentence"),
+    [
+        (["lab9_nothing"], None, r"no job script lab9_nothing\.slurm.*have one:.*lab1_seq2seq"),
+        (
+            [LAB, "--site", "moon"],
+            None,
+            r"no site 'moon'.*Known: local, pbs-generic, slurm-generic",
+        ),
+        ([LAB, "--site", "slurm-generic"], None, r"wants the queue as --partition=\{\}.*is empty"),
+        ([LAB, "--time", "30"], None, r"time '30' was not understood.*00:30:00"),
+        ([LAB, "--time", "00:00:00"], None, r"time '00:00:00' was not understood"),
+        (
+            [LAB, "--site", "my_site"],
+            'ALLHANDS_SCHEDULER=pbs\nALLHANDS_ACCOUNT_OPTION="-P {}"\n',
+            r"'my_site' wants the account as -P \{\}, but ALLHANDS_ACCOUNT is empty.*sites/my_site",
+        ),
+        (
+            [LAB, "--site", "my_site"],
+            "ALLHANDS_SCHEDULER=slurm\n",
+            r"needs the command 'sbatch', which is not on this machine.*--site local",
+        ),
+        (
+            [LAB, "--site", "my_site"],
+            "ALLHANDS_SCHEDULER=pbs\n\nALLHANDS_QUEU=long\n",
+            rf"{SITE}:3: ALLHANDS_QUEU is not a name that is known",
+        ),
+        ([LAB, "--site", "my_site"], "", rf"{SITE} must set ALLHANDS_SCHEDULER"),
+        (
+            [LAB, "--site", "my_site"],
+            "ALLHANDS_SCHEDULER=lsf\n",
+            rf"{SITE} must set ALLHANDS_SCHEDULER to none, slurm or pbs",
+        ),
+        (
+            [LAB, "--site", "my_site"],
+            'ALLHANDS_SCHEDULER="none\n',
+            rf"bash could not read {SITE}",
+        ),
+        (
+            [LAB, "--site", "my_site"],
+            'ALLHANDS_SCHEDULER=slurm\nALLHANDS_GPU_OPTION="--gres=gpu:{gpus}"\n',
+            r"'--gres=gpu:\{gpus\}' was not understood.*\{gpus_per_node\}",
+        ),
+        (
+            [LAB, "--site", "my_site", "--script", "pbs"],
+            "ALLHANDS_SCHEDULER=slurm\n",
+            r"takes \.slurm scripts, not \.pbs",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(project, arguments, site_text, sentence):
+    if site_text is not None:
+        project.site("my_site", site_text)
+    before = everything_below(project)
+    empty = project.programs.parent / "empty"  # so that no scheduler of this machine is found
+    empty.mkdir()
+    for program in ("bash", "env"):
+        (empty / program).symlink_to(f"/usr/bin/{program}")
+    ran = project.submit(*arguments, PATH=str(empty))
+    assert ran.returncode == 2
+    assert re.search("^submit: .*" + sentence, ran.stderr, re.MULTILINE | re.DOTALL), ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert everything_below(project) == before
+
+
+def test_a_schedulers_own_refusal_is_passed_on(project):
+    project.program("sbatch", "#!/bin/bash\necho 'sbatch: error: invalid partition' >&2; exit 1\n")
+    ran = project.submit(LAB, "--site", "slurm-generic", **PLACE)
+    assert ran.returncode == 2
+    assert "invalid partition" in ran.stderr
+    assert "sbatch did not take the job" in ran.stderr
+
+
+def test_wrong_use_of_the_command_line_is_code_2(project):
+    assert project.submit().returncode == 2
+    assert project.submit(LAB, "--script", "lsf").returncode == 2
+    assert project.submit("--help").returncode == 0

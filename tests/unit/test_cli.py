@@ -1,0 +1,80 @@
+"""The command line: exit codes, and a sentence for everything that the user can mend."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from allhands.cli import app
+from allhands.trace.events import Event, write_events
+
+
+@pytest.fixture
+def allhands():
+    def call(*words: str, code: int = 0):
+        result = CliRunner().invoke(app, list(words))
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+TINY = [
+    f"--set={setting}"
+    for setting in (
+        *("n_embed=4", "n_hidden=4", "batch_size=400", "epochs=1", "evaluate_pairs=4"),
+        *("max_length=30", "test=numbers_dates/valid"),
+    )
+]
+
+
+def test_help_names_every_command(allhands):
+    text = allhands("--help").output
+    for command in ("train", "translate", "summary", "doctor", "grade", "lab"):
+        assert command in text
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "lab7"], "There is no preset 'lab7'"),
+        (["train", "lab1_cpu", "--set", "colour=red"], "There is no setting 'colour'"),
+        (["train", "lab1_cpu", "--set", "epochs=none"], "epochs takes a value of type int"),
+        (["train", "lab1_cpu", "--resume"], "--resume needs the run's folder"),
+        (["train", "lab1_cpu", "--stop-after", "-1"], "--stop-after takes seconds greater than 0"),
+        (["train", "lab1_cpu", "--set", "train=nothing.tsv"], "nothing.tsv"),
+        (["translate", "no/such/run", "one"], "is not the config of a run"),
+        (["summary", "no/such/run"], "no/such/run"),
+        (["grade", "no/such/notebook.ipynb"], "no/such/notebook.ipynb"),
+        (["lab", "lab99"], "There is no lab 'lab99'"),
+    ],
+)
+def test_what_cannot_be_done_gets_one_sentence_and_code_2(allhands, words, sentence):
+    result = allhands(*words, code=2)
+    said = result.stderr.strip().splitlines()
+    assert len(said) == 1
+    assert sentence in said[0]
+
+
+def test_train_stops_with_85_and_resumes_to_0(allhands, tmp_path):
+    out = f"--out={tmp_path / 'run'}"
+    allhands("train", "lab1_cpu", out, *TINY, "--stop-after=0.001", code=85)
+    allhands("train", "lab1_cpu", out, *TINY, code=2)  # the folder holds a run
+    allhands("train", "lab1_cpu", out, *TINY, "--resume")
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["n_updates"] == 20
+    assert allhands("translate", str(tmp_path / "run"), "twenty", "thirty").output.count("\n") == 2
+    assert "backward" in allhands("summary", str(tmp_path / "run")).output
+
+
+def test_summary_adds_up_what_the_events_say(allhands, tmp_path):
+    write_events(
+        tmp_path / "events.rank0.jsonl", [Event(0, 3, 0, "forward"), Event(3, 4, 0, "wait")]
+    )
+    (tmp_path / "metrics.jsonl").write_text("")
+    text = allhands("summary", str(tmp_path)).output
+    assert "75.0%" in text
+
+
+def test_lab_lists_the_manifest(allhands):
+    assert "lab1_seq2seq" in allhands("lab").output
+    assert "masked_loss" in allhands("lab", "lab1_seq2seq").output
