@@ -312,7 +312,7 @@ translator = Translator.load(folder)
 for text in [
     "six hundred and fourteen thousand two hundred and five",
     "ten thousand",
-    "Friday, March 6, 2026",
+    "March 6, 2026",
     "two million",
 ]:
     print(f"{text:60} {translator.translate([text])[0]}")
@@ -324,7 +324,7 @@ for text in [
 # **Predict:** in a date, where does it look for the year?
 
 # %%
-draw.alignment(*translator.alignment("Friday, March 6, 2026"))
+draw.alignment(*translator.alignment("March 6, 2026"))
 
 # %% [markdown]
 # ## 7. Where the time goes

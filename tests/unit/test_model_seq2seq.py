@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allhands.data.batch import Batch, collate
 from allhands.data.vocab import PAD
 from allhands.model.decode import greedy
-from allhands.model.seq2seq import ModelSize, Seq2Seq, masked_loss
+from allhands.model.seq2seq import ModelSize, Seq2Seq, full_precision, masked_loss
 
 SIZE = ModelSize(n_source=9, n_target=8, n_embed=3, n_hidden=4)
 PAIRS = [([4, 5, 8], [4, 7]), ([6], [5, 6, 4, 7, 7]), ([], []), ([8, 7, 6, 5, 4], [6])]
@@ -95,10 +95,11 @@ def test_masked_loss_of_a_model_that_knows_nothing():
     assert float(loss.array) == pytest.approx(4 * np.log(8) / 2)
 
 
-def test_masked_loss_of_half_precision_logits_does_not_overflow():
+def test_the_loss_of_half_precision_logits_does_not_overflow_in_full_precision():
     n_rows, n_steps, n_target = 1, 20_000, 100  # 20,000 log(100) is more than float16 can hold
     target_out_bt = np.full((n_rows, n_steps), 4, dtype=np.int32)
-    loss = masked_loss(np.zeros((n_rows, n_steps, n_target), dtype=np.float16), target_out_bt)
+    half_btv = chainer.Variable(np.zeros((n_rows, n_steps, n_target), dtype=np.float16))
+    loss = masked_loss(full_precision(half_btv), target_out_bt)
     assert float(loss.array) == pytest.approx(n_steps * np.log(n_target), rel=1e-4)
 
 

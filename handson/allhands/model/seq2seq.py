@@ -148,7 +148,8 @@ def masked_loss(logits_btv, target_out_bt) -> chainer.Variable:
     """Sum of -log p(token) over all tokens that are not PAD, divided by the batch size B.
 
     logits_btv: (B, T, V). target_out_bt: (B, T), int32. Dividing by B and not by the number of
-    tokens makes the mean over equal shards of a batch the loss of the whole batch.
+    tokens makes the mean over equal shards of a batch the loss of the whole batch. Give float16
+    through `full_precision` first.
     """
     n_rows, n_steps, n_target = logits_btv.shape
     nll = F.softmax_cross_entropy(
