@@ -117,9 +117,9 @@ def padding_share(batches):
 # ### Exercise: `waste`
 #
 # Measure both shares over one epoch: `BatchIterator(corpus.train, 64, seed=0, repeat=False, pool=...)`.
+# Give them as `shares = {"by chance": ..., "pooled": ...}`.
 
 # %% exercise="waste"
-shares = ...  # {"by chance": the share with pool=1, "pooled": the share with pool=20}
 ### BEGIN SOLUTION
 shares = {
     name: padding_share(list(BatchIterator(corpus.train, 64, seed=0, repeat=False, pool=pool)))
@@ -256,9 +256,10 @@ for line in metrics.evaluations:
 # * **b** A sentence counts only if all its tokens are right.
 # * **c** The model has overfitted.
 # * **d** Exact match is computed on fewer pairs, so it is noise.
+#
+# Give the letter as `answer`.
 
 # %% exercise="curve"
-answer = ...  # "a", "b", "c" or "d"
 ### BEGIN SOLUTION
 answer = "b"
 ### END SOLUTION
@@ -364,15 +365,13 @@ draw.time_shares(time_by(events, named=True), "five steps, function by function"
 #
 # Read two things from your own events: the slowest function (with the word `forward` or `backward`, as
 # in the figure), and the share of backward in the whole time, between 0 and 1. `time_by(events)` adds up
-# by kind of work.
+# by kind of work. Give them as `where = {"slowest": "...", "backward share": ...}`.
 
 # %% exercise="time"
-where = ...  # {"slowest": "...", "backward share": ...}
 ### BEGIN SOLUTION
-kinds = {spent.label: spent.share for spent in time_by(events)}
 where = {
     "slowest": time_by(events, named=True)[0].label,
-    "backward share": kinds["backward"],
+    "backward share": next(s.share for s in time_by(events) if s.label == "backward"),
 }
 ### END SOLUTION
 where
@@ -388,10 +387,9 @@ desk.check("time", where, events)
 #
 # ### Exercise: `gradient_mb`
 #
-# How many megabytes (1 MB = 1,000,000 bytes) is the gradient of `translator.model` in FP32?
+# How many `megabytes` (1 MB = 1,000,000 bytes) is the gradient of `translator.model` in FP32?
 
 # %% exercise="gradient_mb"
-megabytes = ...
 ### BEGIN SOLUTION
 megabytes = 4 * sum(parameter.size for parameter in translator.model.params()) / 1e6
 ### END SOLUTION

@@ -89,9 +89,8 @@ def shift(mark: Marker, shift: Callable) -> None:
     got = mark.run(shift, [list(row) for row in rows])
     mark.need(isinstance(got, tuple) and len(got) == 2, "two lists: inputs and outputs", show(got))
     inputs, outputs = ([[int(i) for i in row] for row in rows] for rows in got)
-    mark.require(
+    mark.need(
         outputs == [[5, 6, 7, EOS], [8, EOS]],
-        1,
         "outputs: the target, then EOS",
         show(outputs),
         "the outputs were right before; mend the inputs",
@@ -99,7 +98,7 @@ def shift(mark: Marker, shift: Callable) -> None:
     leaks = inputs == outputs
     mark.require(
         inputs == [[BOS, 5, 6, 7], [BOS, 8]],
-        2,
+        3,
         "inputs: at step t the decoder knows the tokens before t, and BOS at step 0",
         show(inputs),
         likely(

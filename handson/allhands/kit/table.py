@@ -1,0 +1,57 @@
+"""The table of the labs in README.md, written from labs.toml between two marks. For authors.
+
+python -m allhands.kit.table           # write it
+python -m allhands.kit.table --check   # exit 1 if it is out of date
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from allhands.labs import COURSE, Lab
+
+README = COURSE.labs_file.parents[1] / "README.md"
+BEGIN, END = "<!-- labs -->", "<!-- /labs -->"
+
+
+def table(labs: dict[str, Lab]) -> str:
+    """A Markdown table: one row a lab, in the order of the course."""
+    rows = [
+        "| Lab | Afterwards you can | Before it | Minutes | Points |",
+        "|---|---|---|---:|---:|",
+    ]
+    for lab in labs.values():
+        needs = ", ".join(f"`{stem}`" for stem in lab.needs) or "-"
+        link = f"[{lab.title}](notebooks/{lab.stem}.ipynb)"
+        rows.append(f"| {link} | {lab.aim} | {needs} | {lab.minutes} | {lab.points:g} |")
+    return "\n".join(rows)
+
+
+def with_table(text: str, labs: dict[str, Lab]) -> str:
+    """`text` with the table between the marks. Raises ValueError without both marks."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"Put {BEGIN} and {END}, once each, around the place of the labs' table.")
+    return pattern.sub(lambda _: f"{BEGIN}\n{table(labs)}\n{END}", text)
+
+
+def main(arguments: list[str] | None = None, readme: Path = README) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m allhands.kit.table", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--check", action="store_true", help="exit 1 if the table is out of date")
+    asked = parser.parse_args(arguments)
+    text = readme.read_text(encoding="utf-8")
+    wanted = with_table(text, COURSE.labs())
+    if wanted == text:
+        return 0
+    if asked.check:
+        print(f"The table of the labs in {readme} is out of date: run `make notebooks`.")
+        return 1
+    readme.write_text(wanted, encoding="utf-8")
+    print(readme)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
