@@ -8,12 +8,14 @@ and is saved.
 import json
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from allhands import config as configs
 from allhands import labs
@@ -152,27 +154,39 @@ def doctor(
 @app.command()
 def grade(
     notebook: Annotated[Path, typer.Argument(help="A participant's notebook (.ipynb).")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the score to this file too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the score goes. Default: NOTEBOOK.score.json.")
+    ] = None,
     cell_timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 600.0,
     full: Annotated[bool, typer.Option("--full", help="Exit code 1 below full marks.")] = False,
 ) -> None:
-    """Run a notebook in a fresh kernel and grade it.
+    """Run a notebook in a fresh kernel, grade it, and write the score.
 
     Cells with checks are restored from the course before they run, so edits there do not count.
     """
     from allhands.grade.notebook import grade_notebook
 
     with _sentences():
-        score = grade_notebook(notebook, cell_timeout_s=cell_timeout)
-        if out is not None:
-            out.write_text(json.dumps(score.as_dict(), indent=2, ensure_ascii=False) + "\n")
+        progress = Console(stderr=True)
+        say = partial(progress.print, highlight=False)
+        score = grade_notebook(notebook, cell_timeout_s=cell_timeout, say=say)
+        score.write(out or notebook.with_suffix(".score.json"))
     if as_json:
         typer.echo(json.dumps(score.as_dict(), indent=2, ensure_ascii=False))
     else:
-        score.show(Console())
-    if full and score.score < score.max:
+        _show(score)
+    if full and not score.full:
         raise typer.Exit(1)
+
+
+def _show(score) -> None:
+    table = Table("exercise", "points", "what the check said", show_lines=True)
+    for exercise in score.exercises:
+        points = f"{exercise.score:g} of {exercise.max:g}"
+        table.add_row(exercise.id, points, Text("\n".join(exercise.said)))
+    Console().print(table)
+    Console().print(f"{score.stem}: {score.score:g} of {score.max:g} points", highlight=False)
 
 
 @app.command()
