@@ -2,8 +2,8 @@
 
     python slides/figures.py [FOLDER]      default: slides/figures
 
-Measured figures are drawn from `slides/recorded/`, where each run keeps its date and machine. The same
-input gives the same bytes; a test draws all of them again and compares.
+Measured figures are drawn from `slides/recorded/`, where each run keeps its date and machine. The
+same input gives the same bytes; a test draws all of them again and compares.
 """
 
 import sys

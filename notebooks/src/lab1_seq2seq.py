@@ -78,6 +78,7 @@ print("target vocabulary:", len(corpus.target_vocab))
 #
 # ### Exercise: `pad`
 
+
 # %% exercise="pad"
 def pad(rows):
     """Rows of ids as one array (B, T), int32.
@@ -104,6 +105,7 @@ pad = desk.carry_on("pad", pad, ours.pad)
 # With `pool=20`, a batch is made of sentences of similar length.
 #
 # **Predict:** which share of all cells is `PAD`, by chance? And pooled?
+
 
 # %%
 def padding_share(batches):
@@ -141,6 +143,7 @@ desk.check("waste", shares, corpus.train)
 # * `outputs`: what it must say at each step.
 #
 # The function below has a fault. Do not mend it yet. First look at what the fault does.
+
 
 # %% exercise="shift"
 def shift(rows):
@@ -208,6 +211,7 @@ desk.check("shift", shift)
 # $B$ is the number of sentences of the batch, $y_{bt}$ the right token at step $t$ of sentence $b$.
 #
 # ### Exercise: `masked_loss`
+
 
 # %% exercise="masked_loss"
 def masked_loss(logits_btv, target_out_bt):
@@ -280,6 +284,7 @@ desk.check("curve", answer)
 #   and gives the log-probabilities of the next one, shape (B, V).
 #
 # ### Exercise: `greedy`
+
 
 # %% exercise="greedy"
 def greedy(model, source_bt, max_length):

@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python tests/bench/bench_lab1.py [--record]
 
-`--record` keeps the runs in slides/recorded, where the figures are drawn from. CPU seconds are of the
-whole process, from reading the corpus to the last test sentence; they do not depend on what else the
-machine does, wall-clock seconds do. Each seed runs in a process of its own, so that memory is its own.
+`--record` keeps the runs in slides/recorded, where the figures are drawn from. CPU seconds are of
+the whole run, from reading the corpus to the last test sentence; unlike wall-clock seconds they
+hardly depend on what else the machine does. Each seed has a process, and so its memory, of its own.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def run(seed: int, folder: Path) -> dict:
 
 
 def record(seed: int, folder: Path) -> None:
-    """Keep what the figures need: all metrics, the result, and (seed 0) the events of three steps."""
+    """Keep what the figures need: metrics, result, and (seed 0) the events of three steps."""
     kept = RECORDED / f"lab1_cpu_seed{seed}"
     kept.mkdir(parents=True, exist_ok=True)
     for name in ("metrics.jsonl", "result.json"):

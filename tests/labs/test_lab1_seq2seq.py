@@ -1,6 +1,7 @@
-"""Lab 1: each check refuses likely mistakes with the sentence meant for them; the seeded fault shows."""
+"""Lab 1: checks refuse likely mistakes with the sentence meant for them; the seeded fault shows."""
 
 import dataclasses
+import itertools
 
 import chainer
 import chainer.functions as F
@@ -310,7 +311,7 @@ def test_function_spans_never_overlap_and_name_what_ran(corpus):
     with FunctionSpans(recorder):
         translator.model.loss(next(BatchIterator(corpus.train, 4, seed=0))).backward()
     spans = sorted(recorder.events)
-    assert all(a.end_s <= b.start_s for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a.end_s <= b.start_s for a, b in itertools.pairwise(spans))
     assert {span.what for span in spans} == {"forward", "backward"}
     assert {"LSTM", "LinearFunction"} <= {span.name for span in spans}
 

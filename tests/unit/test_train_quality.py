@@ -26,8 +26,8 @@ def test_nothing_in_common_scores_0():
 
 
 def test_bleu_of_characters_by_hand():
-    # n-gram precisions of 一二三四五 against 一二三四六: 4/5, 3/4, 2/3, 1/2; equal length, so BLEU is
-    # (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = 0.2 ** 0.25
+    # n-gram precisions of 一二三四五 against 一二三四六: 4/5, 3/4, 2/3, 1/2; equal length, so
+    # BLEU is (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = 0.2 ** 0.25
     quality = judge(["一二三四五"], ["一二三四六"], "chars")
     assert quality.bleu == pytest.approx(100 * 0.2**0.25)
 

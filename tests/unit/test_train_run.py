@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +93,7 @@ def test_the_folder_holds_what_a_run_says(whole, config):
 def test_every_step_has_its_four_parts_in_order_and_without_overlap(whole):
     events = [event for event in read_events(whole / "events.rank0.jsonl") if event.step == 5]
     assert [event.what for event in sorted(events)] == list(STEP_PARTS)
-    assert all(a.end_s <= b.start_s for a, b in zip(events, events[1:], strict=False))
+    assert all(a.end_s <= b.start_s for a, b in pairwise(events))
 
 
 def test_only_the_newest_two_snapshots_are_kept(whole):
@@ -118,7 +118,7 @@ def test_events_of_a_resumed_run_go_on_in_time_and_no_step_comes_twice(config, t
     run.train(config, folder, resume=True, console=QUIET)
     events = [e for e in read_events(folder / "events.rank0.jsonl") if e.what == "backward"]
     assert [event.step for event in events] == list(range(1, 22))
-    assert all(a.end_s <= b.start_s for a, b in zip(events, events[1:], strict=False))
+    assert all(a.end_s <= b.start_s for a, b in pairwise(events))
 
 
 def in_a_process(config, folder: Path, *more: str) -> subprocess.Popen:
@@ -172,10 +172,10 @@ def test_a_broken_newest_snapshot_is_named(config, tmp_path):
 
 def test_a_folder_with_a_run_is_not_written_over(whole, config):
     before = (whole / "metrics.jsonl").read_bytes()
-    with pytest.raises(ValueError, match="already holds a run. Give --resume"):
+    with pytest.raises(ValueError, match=r"already holds a run\. Give --resume"):
         run.train(config, whole, console=QUIET)
     changed = configs.override(config, ["seed=5", "n_hidden=13"])
-    with pytest.raises(ValueError, match="other settings .n_hidden: 12 -> 13; seed: 0 -> 5."):
+    with pytest.raises(ValueError, match=r"other settings .n_hidden: 12 -> 13; seed: 0 -> 5."):
         run.train(changed, whole, resume=True, console=QUIET)
     assert (whole / "metrics.jsonl").read_bytes() == before
 

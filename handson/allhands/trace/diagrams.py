@@ -3,6 +3,7 @@
 Nothing in them was measured. Positions are in units of one box.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import matplotlib
@@ -18,8 +19,8 @@ def encoder_decoder(
 ) -> Picture:
     """Draw an encoder over `source`, a decoder that says `target`, and one look back.
 
-    At decoder step `looking` (from 0) the attention over the source is `weights_s`, between 0 and 1:
-    a wider line for a larger weight.
+    At decoder step `looking` (from 0) the attention over the source is `weights_s`, between 0 and
+    1: a wider line for a larger weight.
     """
     given = ["BOS", *target[:-1]]
     first = len(source) + 0.6  # where the decoder begins
@@ -38,7 +39,7 @@ def encoder_decoder(
             axes.text(x, -0.95, known, ha="center", va="center", color="0.35")
             axes.text(x, 1.45, said, ha="center", va="center")
         steps = [*range(len(source)), *(first + t for t in range(len(target)))]
-        for left, right in zip(steps, steps[1:], strict=False):
+        for left, right in itertools.pairwise(steps):
             _arrow(axes, (left + BOX_WIDTH / 2, 0), (right - BOX_WIDTH / 2, 0))
         _attention(axes, weights_s, first + looking)
         axes.text((len(source) - 1) / 2, -1.4, "encoder: reads", ha="center", color="0.35")
