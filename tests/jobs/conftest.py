@@ -4,7 +4,9 @@ The stand-in `allhands` writes its arguments into <run folder>/calls and exits w
 been called PARTS times; then with CODE.
 """
 
+import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -37,6 +39,13 @@ class Project:
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
+    def python_program(self, name: str, code: str) -> None:
+        """A program in Python; the interpreter's path may hold spaces, which `#!` cannot."""
+        file = self.programs / f"{name}.py"
+        file.write_text(code, encoding="utf-8")
+        command = shlex.join([sys.executable, str(file)])
+        self.program(name, f'#!/bin/bash\nexec {command} "$@"\n')
+
     def site(self, name: str, text: str) -> None:
         (self.root / "cluster_jobs/sites" / f"{name}.env").write_text(text, encoding="utf-8")
 
@@ -61,6 +70,14 @@ class Project:
             text=True,
             timeout=60,
         )
+
+    def wait_for(self, name: str, process: subprocess.Popen) -> str:
+        """The text of a file as soon as it is there; an error if `process` ends before."""
+        while not (self.root / name).exists():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(0.02)
+                raise AssertionError(f"ended with {code} before it wrote {name}")
+        return (self.root / name).read_text()
 
     def only(self, pattern: str) -> Path:
         """The one file that matches below the project."""

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -176,12 +175,13 @@ def test_a_script_run_by_hand_says_how_to_go_on(project):
 
 # ---- nothing is left running ----
 
-STUBBORN = """#!{python}
+STUBBORN = """
 import os, signal, subprocess, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-with open({fifo!r}, "w") as out:
-    out.write(f"{{os.getpid()}} {{child.pid}} {{os.getppid()}}")
+with open("ready.part", "w") as out:
+    out.write(f"{os.getpid()} {child.pid} {os.getppid()}")
+os.rename("ready.part", "ready")
 while True:
     time.sleep(1)
 """
@@ -206,14 +206,12 @@ def end(pids: list[int]) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_running_when_submit_is_interrupted(project, number):
     """Gone: a trainer that ignores SIGTERM, its child in an own session, and the job script."""
-    fifo = project.root / "ready"
-    os.mkfifo(fifo)
-    project.program("allhands", STUBBORN.format(python=sys.executable, fifo=str(fifo)))
+    project.python_program("allhands", STUBBORN)
     environment = project.environment(ALLHANDS_GRACE_S="0.3")
     with subprocess.Popen(
         project.command(LAB), env=environment, stdout=subprocess.PIPE, text=True
     ) as running:
-        pids = [int(pid) for pid in fifo.read_text().split()]  # waits until the trainer runs
+        pids = [int(pid) for pid in project.wait_for("ready", running).split()]
         assert all(map(is_running, pids))
         running.send_signal(number)
         try:

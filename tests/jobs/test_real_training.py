@@ -36,7 +36,7 @@ def test_the_script_trains_and_leaves_a_result(training, kind):
 
 
 # The real trainer, in which every part has time for two updates and no more.
-TWO_UPDATES = """#!{python}
+TWO_UPDATES = """
 from allhands import cli
 from allhands.train.stop import StopTrigger
 
@@ -59,7 +59,7 @@ cli.main()
 def test_a_training_that_stops_in_time_goes_on_in_the_next_part(training, kind):
     """Nine updates, two a part: five parts, which go on after updates 2, 4, 6 and 8."""
     (training.programs / "allhands").unlink()
-    training.program("allhands", TWO_UPDATES.format(python=sys.executable))
+    training.python_program("allhands", TWO_UPDATES)
     ran = training.submit(LAB, "--script", kind, "--", *SETTINGS, "--set", "epochs=3")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     log = training.only("runs/jobs/*.log").read_text()

@@ -171,20 +171,15 @@ def test_a_job_that_vanished_is_said(slurm):
 
 
 def test_interrupting_wait_leaves_the_job_and_says_how_to_end_it(slurm):
-    fifo = slurm.root / "asked_for_state"
-    subprocess.run(["mkfifo", str(fifo)], check=True)
     slurm.program("sbatch", "#!/bin/bash\necho 7\n")
-    slurm.program(
-        "squeue",
-        "#!/bin/bash\n[ -e once ] || { touch once; echo > asked_for_state; }\necho RUNNING\n",
-    )
+    slurm.program("squeue", "#!/bin/bash\ntouch asked_for_state\necho RUNNING\n")
     with subprocess.Popen(
         slurm.command(LAB, "--site", "my_site", "--wait"),
         env=slurm.environment(),
         stdout=subprocess.PIPE,
         text=True,
     ) as running:
-        fifo.read_text()  # waits until it follows
+        slurm.wait_for("asked_for_state", running)
         running.send_signal(signal.SIGINT)
         output, _ = running.communicate(timeout=60)
     assert running.returncode == 130

@@ -1,0 +1,48 @@
+"""What holds in every test: one thread a process, fixed seeds, and skips that say why."""
+
+import ctypes
+import os
+import random
+import sys
+
+# Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
+# are slower than one here: the models are small, and several ranks share the cores.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+os.environ["MPLBACKEND"] = "Agg"  # draw into files: there may be no screen
+
+import hypothesis  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+# The same examples in every run; no deadline, because a busy machine is not a wrong answer.
+hypothesis.settings.register_profile("allhands", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("allhands")
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers_in_every_run() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+def cuda_device_count() -> int:
+    """How many CUDA devices the driver reports; 0 without a driver. Imports no framework."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and cuda_device_count() == 0:
+        skip = pytest.mark.skip(reason="needs a CUDA GPU, and the driver reports none here")
+        for item in on_gpu:
+            item.add_marker(skip)
