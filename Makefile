@@ -27,6 +27,7 @@ env: ## the environment: makes .venv, or fills the active conda environment
 	@$(FIRST_PYTHON) handson/setup_env.py "$(VENV)" --python "$(PYTHON)" --torch-index "$(TORCH_INDEX)"
 
 start: env ## checks the machine and opens JupyterLab on the first notebook
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} "$(BIN)/allhands" doctor
 	@"$(BIN)/python" -m allhands.kit.start $(ARGS)
 
 tour: env ## runs every solved notebook on this machine, grades it, writes an HTML report

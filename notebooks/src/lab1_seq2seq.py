@@ -19,15 +19,13 @@
 # * You can go on without an answer: the notebook then uses the package's version.
 
 # %%
-import chainer
 import chainer.functions as F
 import numpy as np
 
 from allhands import config as configs
-from allhands.data.batch import BatchIterator, collate
+from allhands.data.batch import BatchIterator
 from allhands.data.vocab import BOS, EOS, PAD
 from allhands.grade.desk import Desk
-from allhands.model.seq2seq import Seq2Seq
 from allhands.trace import draw
 from allhands.trace.summary import read_metrics, time_by
 from allhands.train import run
