@@ -47,6 +47,12 @@ corpus = open_corpus(config)
 
 for pair in corpus.valid[:6]:
     print(f"{pair.source:60} {pair.target}")
+# > Jul 24, 1916                                                 1916年7月24日
+# > Oct 30, 2009                                                 2009年10月30日
+# > Jun 16, 2030                                                 2030年6月16日
+# > one thousand one hundred and seven                           千百七
+# > four hundred and ninety five                                 四百九十五
+# > Apr 2, 1922                                                  1922年4月2日
 
 # %% [markdown]
 # A model reads numbers, not words. A **vocabulary** gives each token an id. English is cut into words
@@ -64,9 +70,22 @@ for pair in corpus.valid[:6]:
 # %%
 print("source vocabulary:", len(corpus.source_vocab))
 print("target vocabulary:", len(corpus.target_vocab))
+# > source vocabulary: 69
+# > target vocabulary: 30
 
 # %% [markdown]
 # Few tokens, and yet a million numbers: words are put together. The model must learn how.
+#
+# This is what the model is given:
+
+# %%
+from allhands.data import tokens
+
+cut = tokens.split("Apr 2, 1922", config.source_tokens)
+print(cut)
+print(corpus.source_vocab.encode(cut))
+# > ['apr', '2', ',', '1', '9', '2', '2']
+# > [40, 7, 11, 6, 8, 7, 7]
 
 # %% [markdown]
 # ## 2. One rectangle
@@ -397,6 +416,7 @@ desk.check("time", where, events)
 megabytes = 4 * sum(parameter.size for parameter in translator.model.params()) / 1e6
 ### END SOLUTION
 megabytes
+# = 1.028472
 
 # %% check="gradient_mb"
 desk.check("gradient_mb", megabytes, translator.model)
