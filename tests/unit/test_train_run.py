@@ -1,7 +1,6 @@
 """A run: exact resume, orderly stop, what it refuses, and what it leaves behind."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from allhands.trace.summary import STEP_PARTS, read_metrics
 from allhands.train import run, snapshot
 from allhands.train.translator import Translator
 
-QUIET = Console(file=open(os.devnull, "w"))  # noqa: SIM115 -- open for the whole module
+QUIET = Console(quiet=True)
 TINY = [
     "n_embed=8",
     "n_hidden=12",
