@@ -190,6 +190,35 @@ def _show(score) -> None:
 
 
 @app.command()
+def plan(
+    trace: Annotated[
+        Path, typer.Argument(help="CSV in order of arrival: arrival_index, n_bytes, backward_s.")
+    ],
+    startup_s: Annotated[float, typer.Option(help="Start-up of one all-reduce, in seconds.")],
+    s_per_byte: Annotated[float, typer.Option(help="Time of one more byte, in seconds.")],
+    forward_s: Annotated[
+        float | None, typer.Option(help="Forward pass. Default: half of the backward pass.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+) -> None:
+    """Plan the merging of gradients: what each strategy would take, and what to do.
+
+    An all-reduce of s bytes takes startup_s + s_per_byte * s seconds. The figures are simulated.
+    """
+    from allhands.mgwfbp.cost import AffineCost
+    from allhands.mgwfbp.gradients import read_trace
+    from allhands.mgwfbp.report import compare, recommendation
+
+    with _sentences():
+        gradients = read_trace(trace, forward_s=forward_s)
+        comparison = compare(gradients, AffineCost(startup_s, s_per_byte))
+    if as_json:
+        typer.echo(json.dumps(comparison.as_dicts()))
+    else:
+        typer.echo(f"{comparison}\n\n{recommendation(comparison)}")
+
+
+@app.command()
 def lab(
     stem: Annotated[str | None, typer.Argument(help="A lab's name. None: list all labs.")] = None,
 ) -> None:

@@ -30,7 +30,7 @@ TINY = [
 
 def test_help_names_every_command(allhands):
     text = allhands("--help").output
-    for command in ("train", "translate", "summary", "doctor", "grade", "lab"):
+    for command in ("train", "translate", "summary", "doctor", "grade", "plan", "lab"):
         assert command in text
 
 
@@ -46,6 +46,7 @@ def test_help_names_every_command(allhands):
         (["translate", "no/such/run", "one"], "is not the config of a run"),
         (["summary", "no/such/run"], "no/such/run"),
         (["grade", "no/such/notebook.ipynb"], "no/such/notebook.ipynb"),
+        (["plan", "none.csv", "--startup-s=1", "--s-per-byte=1"], "none.csv cannot be read"),
         (["lab", "lab99"], "There is no lab 'lab99'"),
     ],
 )
@@ -73,6 +74,32 @@ def test_summary_adds_up_what_the_events_say(allhands, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
     text = allhands("summary", str(tmp_path)).output
     assert "75.0%" in text
+
+
+def three_gradients(tmp_path) -> str:
+    """The case in which the published rule loses: ready at 0, 4, 9 s; 4, 1 and 1 bytes."""
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_index,n_bytes,backward_s\n0,4,0\n1,1,4\n2,1,5\n")
+    return str(path)
+
+
+def test_plan_prints_every_strategy_as_json(allhands, tmp_path):
+    link = ("--startup-s=5", "--s-per-byte=1", "--forward-s=0", "--json")
+    answers = json.loads(allhands("plan", three_gradients(tmp_path), *link).stdout)
+    by_name = {answer["name"]: answer for answer in answers}
+    assert by_name["MG-WFBP"] == {
+        "name": "MG-WFBP",
+        "finish_s": 20.0,
+        "groups": [[0, 1], [2, 2]],
+    }
+    assert by_name["optimum"]["finish_s"] == 16.0
+    assert by_name["optimum"]["groups"] == [[0, 0], [1, 2]]
+
+
+def test_plan_says_in_words_what_to_do(allhands, tmp_path):
+    link = ("--startup-s=5", "--s-per-byte=1", "--forward-s=0")
+    text = allhands("plan", three_gradients(tmp_path), *link).stdout
+    assert "MG-WFBP's published rule is not enough here" in text
 
 
 def test_lab_lists_the_manifest(allhands):
