@@ -64,7 +64,9 @@ fi
 
 # ---- the command ----
 run() {
-    local ranks=${ALLHANDS_RANKS:-1} launcher=() container=()
+    local ranks=${ALLHANDS_RANKS:-${SLURM_NTASKS:-1}} launcher=() container=()
+    [ -n "$ALLHANDS_RANKS" ] || [ ! -r "$PBS_NODEFILE" ] || ranks=$(wc -l < "$PBS_NODEFILE")
+    export ALLHANDS_RANKS=$ranks    # a program of several ranks checks that its world has this size
     if [ "$ranks" -gt 1 ]; then
         [ -n "$ALLHANDS_LAUNCHER" ] || refuse "$ranks ranks need a launcher. Set ALLHANDS_LAUNCHER in $site_file."
         read -ra launcher <<< "${ALLHANDS_LAUNCHER//\{ranks\}/$ranks}"

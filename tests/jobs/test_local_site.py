@@ -221,3 +221,15 @@ def test_nothing_is_left_running_when_submit_is_interrupted(project, number):
     assert left == []
     assert running.returncode == 128 + number
     assert "Interrupted: the job was ended" in output
+
+
+@pytest.mark.parametrize("kind", ["slurm", "pbs"])
+def test_a_lab_of_two_nodes_starts_two_ranks_and_says_how_many(project, kind):
+    """The launcher of the site starts them, and each can check the size of its world."""
+    project.program("mpiexec", '#!/bin/bash\necho "$1 $2" > launched; shift 2; exec "$@"\n')
+    project.program("python", '#!/bin/bash\necho "$ALLHANDS_RANKS $*" > called\n')
+    ran = project.submit("lab4_mgwfbp", "--script", kind)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (project.root / "launched").read_text() == "-n 2\n"
+    called = (project.root / "called").read_text()
+    assert called.startswith("2 -m allhands.train.measure_link --out runs/lab4_mgwfbp/")

@@ -152,6 +152,6 @@ def test_a_communicator_of_another_size_than_asked_for_is_an_error(tmp_path, mon
 
     launch.expect_world(Alone())  # this process was not started as a rank: nothing was asked for
     for name, value in {"": "id", "_FOLDER": tmp_path, "_RANKS": 2}.items():
-        monkeypatch.setitem(os.environ, f"ALLHANDS_JOB{name}", str(value))
+        monkeypatch.setitem(os.environ, f"ALLHANDS_LAUNCH{name}", str(value))
     with pytest.raises(launch.LaunchError, match=r"asked for 2 ranks, but .* has size 1"):
         launch.expect_world(Alone())

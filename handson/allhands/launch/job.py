@@ -27,7 +27,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-JOB, FOLDER, RANKS = "ALLHANDS_JOB", "ALLHANDS_JOB_FOLDER", "ALLHANDS_JOB_RANKS"
+JOB, FOLDER, RANKS = "ALLHANDS_LAUNCH", "ALLHANDS_LAUNCH_FOLDER", "ALLHANDS_LAUNCH_RANKS"
+SCHEDULED_RANKS = "ALLHANDS_RANKS"  # how many a job script asked for: see cluster_jobs/lib/run.sh
 # Where the launchers say which rank a process is, and of how many.
 WORLDS = {
     "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -124,17 +125,20 @@ def world(environ: Mapping[str, str]) -> tuple[str, int, int] | None:
 def expect_world(comm: object) -> None:
     """Raise LaunchError if `comm` (with Get_size or size) has not the size that was asked for.
 
-    Does nothing in a process that was not started by `mpirun` or `torchrun` of this package.
-    The trap: with an mpiexec of another MPI every process believes to be rank 0 of 1, and no error
-    comes.
+    Asked for by `mpirun` or `torchrun` of this package, or by a job script; does nothing in other
+    processes. The trap: with an mpiexec of another MPI every process believes to be rank 0 of 1,
+    and no error comes.
     """
-    if JOB not in os.environ:
-        return
-    job = Job.of_this_process()
+    job = Job.of_this_process() if JOB in os.environ else None
+    asked = job.ranks if job else int(os.environ.get(SCHEDULED_RANKS, 0))
     seen = comm.Get_size() if hasattr(comm, "Get_size") else comm.size
-    if seen != job.ranks:
-        job.write(f"{os.getpid()}.world", size=seen)
-        raise LaunchError(f"asked for {job.ranks} ranks, but the world of this one has size {seen}")
+    if asked and seen != asked:
+        if job:
+            job.write(f"{os.getpid()}.world", size=seen)
+        raise LaunchError(
+            f"asked for {asked} ranks, but the world of this one has size {seen}: do the launcher "
+            f"and mpi4py belong to one MPI?"
+        )
 
 
 def _parents() -> dict[int, int]:

@@ -26,6 +26,7 @@ COLOURS = {
     "wait": "#F0E442",
     "evaluate": "#CC79A7",
     "snapshot": "#E69F00",
+    "idle": "#DDDDDD",
 }
 OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLE = {
@@ -159,3 +160,56 @@ def save_svg(figure: Figure, path: Path) -> None:
     """Write a figure as SVG; the same figure gives the same bytes."""
     with matplotlib.rc_context(STYLE):
         figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def curves(
+    x_values: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    title: str = "",
+    *,
+    x: str,
+    y: str,
+    y_max: float | None = None,
+    markers: bool = False,
+) -> Picture:
+    """Draw lines by their names over a logarithmic x axis; `x` and `y` name the axes."""
+    with matplotlib.rc_context(STYLE):
+        figure = new_picture(8, 3.4)
+        axes = figure.add_subplot()
+        for (name, values), colour in zip(lines.items(), _cycle(len(lines)), strict=True):
+            axes.plot(x_values, values, "o-" if markers else "-", color=colour, ms=4, label=name)
+        axes.set(xscale="log", xlabel=x, ylabel=y)
+        axes.set_ylim(top=y_max)
+        axes.set_title(title)
+        axes.legend(frameon=False)
+    return figure
+
+
+def timelines(
+    plans: Mapping[str, Sequence[Event]], title: str = "", *, unit: str = "ms"
+) -> Picture:
+    """Draw plans below each other on one time axis: for each, what is computed and what is sent."""
+    scale = {"ms": 1e3, "s": 1.0}[unit]
+    with matplotlib.rc_context(STYLE):
+        figure = new_picture(9, 0.9 + 0.75 * len(plans))
+        axes = figure.add_subplot()
+        for number, events in enumerate(plans.values()):
+            for event in events:
+                row = {"forward": 0.0, "backward": 0.0, "communicate": 0.4}.get(event.what)
+                if row is None:
+                    continue
+                axes.barh(
+                    number + row, event.duration_s * scale, left=event.start_s * scale, height=0.36,
+                    color=COLOURS[event.what], edgecolor="white", lw=0.4,
+                )  # fmt: skip
+            end = max(event.end_s for event in events) * scale
+            axes.text(end, number + 0.4, f" {end:.4g} {unit}", va="center", size=8)
+        axes.set_yticks([number + 0.2 for number in range(len(plans))], list(plans))
+        for what in ("forward", "backward", "communicate"):
+            axes.barh(0, 0, color=COLOURS[what], label=what)
+        axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.16))
+        axes.invert_yaxis()
+        axes.margins(x=0.08)
+        axes.set_xlabel(f"time ({unit})")
+        axes.set_title(title, loc="right")
+    return figure
