@@ -100,8 +100,8 @@ print(fit(sizes, times_s))
 three = Gradients(ready_s=(0, 4, 9), n_bytes=(4, 1, 1))
 slow_link = AffineCost(startup_s=5, s_per_byte=1)
 
-print("WFBP:         ", finish_s(three, one_per_gradient(3), slow_link))
-print("single bucket:", finish_s(three, single_bucket(3), slow_link))
+print(f"WFBP:          {finish_s(three, one_per_gradient(3), slow_link):g}")
+print(f"single bucket: {finish_s(three, single_bucket(3), slow_link):g}")
 # > WFBP:          21
 # > single bucket: 20
 
@@ -117,8 +117,34 @@ draw.gantt(simulate(three, one_per_gradient(3), slow_link).events(), "WFBP", uni
 # and the last gradient must pass after it is ready.
 
 # %%
-print("no plan ends before", optimal.lower_bound_s(three, slow_link))
+print(f"no plan ends before {optimal.lower_bound_s(three, slow_link):g}")
 # > no plan ends before 15
+
+# %% [markdown]
+# Does ChainerMN really send a single bucket? Here is the translator of lab 1 on two real ranks of this
+# machine, with a record of each part of two steps.
+#
+# **Predict:** does any communication overlap with the backward pass?
+
+# %%
+import tempfile
+from pathlib import Path
+
+from allhands import launch
+from allhands.trace.events import read_events
+
+folder = Path(tempfile.mkdtemp())
+launch.mpirun("allhands.train.exchange", "--out", folder, "--steps", 3, ranks=2, time_limit_s=200)
+events = [e for rank in (0, 1) for e in read_events(folder / f"events.rank{rank}.jsonl")]
+draw.gantt([e for e in events if e.step in (2, 3)], "two steps of ChainerMN on two ranks")
+
+# %% [markdown]
+# One message a step, and it starts when the backward pass is over. The rank that comes first waits inside
+# the message for the other.
+#
+# ChainerMN cannot merge gradients in a clean way: Chainer keeps the gradients of parameters to itself and
+# hands them over (`param.grad`) when the whole backward pass is done. There is no public hook in between.
+# PyTorch has one.
 
 # %% [markdown]
 # ## 3. The published rule
@@ -150,8 +176,9 @@ desk.check("published", published)
 # %%
 published = desk.carry_on("published", published, rules.mg_wfbp)
 
+# %%
 plan = published(three, slow_link)
-print(plan.groups, "ends at", finish_s(three, plan, slow_link))
+print(plan.groups, f"ends at {finish_s(three, plan, slow_link):g}")
 # > ((0, 1), (2, 2)) ends at 20
 
 # %% [markdown]
@@ -400,11 +427,11 @@ draw.curves(
 # %%
 for pieces in measured.RESNET50_PIECES:
     resnet = measured.resnet50_k80(pieces)
-    table = compare(resnet, link_64)
-    published_s = table["MG-WFBP"].finish_s
+    found = compare(resnet, link_64)
+    published_s = found["MG-WFBP"].finish_s
     print(
-        f"{pieces:8} L = {len(resnet):3}: {table['WFBP'].finish_s / published_s:.2f} over WFBP, "
-        f"{table['SyncEASGD'].finish_s / published_s:.2f} over a single bucket"
+        f"{pieces:8} L = {len(resnet):3}: {found['WFBP'].finish_s / published_s:.2f} over WFBP, "
+        f"{found['SyncEASGD'].finish_s / published_s:.2f} over a single bucket"
     )
 # > tensor   L = 161: 2.49 over WFBP, 1.43 over a single bucket
 # > module   L = 107: 1.98 over WFBP, 1.43 over a single bucket
@@ -476,9 +503,8 @@ for factor in (0.1, 1, 10):
 # **Predict:** is the start-up longer or shorter than the 5.8 ms of 64 workers on Ethernet?
 
 # %%
-from allhands import launch
-
-done = launch.mpirun("allhands.train.measure_link", "--out", "link.csv", ranks=2, time_limit_s=120)
+table = folder / "link.csv"
+done = launch.mpirun("allhands.train.measure_link", "--out", table, ranks=2, time_limit_s=120)
 print(done.text(rank=0))
 
 # %% [markdown]
@@ -489,7 +515,7 @@ print(done.text(rank=0))
 from allhands.mgwfbp.cost import TabulatedCost
 from allhands.mgwfbp.table import read_table
 
-print(compare(googlenet, TabulatedCost.from_measured(*read_table("link.csv"))))
+print(compare(googlenet, TabulatedCost.from_measured(*read_table(table))))
 
 # %% [markdown]
 # On a link with a short start-up it is best to send each gradient at once: merging gains nothing here.
