@@ -350,8 +350,8 @@ print()
 print(compare(googlenet, link_64))
 
 # %% [markdown]
-# The published plan is better than both simple plans, and 31 % slower than the optimum. Look at the last
-# line but two: **"send when ready"** needs no profile at all. Whenever the link is free, it sends all
+# The published plan is better than both simple plans, and 31 % slower than the optimum. Look at the
+# line **"send-when-ready"**: it needs no profile at all. Whenever the link is free, it sends all
 # that is ready. Here it is as good as the optimum. Be honest about it: Horovod works much like that.
 #
 # Where does the published plan lose its time? Compare the two pictures.

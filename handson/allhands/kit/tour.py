@@ -7,6 +7,8 @@ Exit code 1 if a lab fails or has not all its points.
 """
 
 import argparse
+import copy
+import os
 import platform
 import sys
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import jinja2
 import nbconvert
+from nbformat import NotebookNode
 from rich.console import Console
 
 from allhands.grade import source
@@ -65,10 +68,21 @@ def _stop(grader: Grader, lab: Lab, out: Path) -> Stop:
     source.write(score.executed, path)
     score.write(out / f"{lab.stem}.json")
     page, _ = nbconvert.HTMLExporter().from_notebook_node(
-        score.executed, resources={"metadata": {"name": lab.title}}
+        _seen_from(out, score.executed, grader.course),
+        resources={"metadata": {"name": lab.title}},
     )
     (out / f"{lab.stem}.html").write_text(page, encoding="utf-8")
     return Stop(lab, seconds, score)
+
+
+def _seen_from(out: Path, notebook: NotebookNode, course: Course) -> NotebookNode:
+    """Return a copy whose links to the project (`../slides/...`) hold in the folder `out`."""
+    project = os.path.relpath(course.notebooks.parent, out)
+    notebook = copy.deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = cell.source.replace("](../", f"]({project}/")
+    return notebook
 
 
 _PAGE = jinja2.Template(
