@@ -438,7 +438,7 @@ desk.check("gradient_mb", megabytes, translator.model)
 #
 # More to try:
 #
-# * `allhands train lab1_real`: real sentences from Tatoeba. A few minutes, and honest, lower figures.
+# * `allhands train lab1_real`: real sentences from Tatoeba. A minute, and honest, lower figures.
 # * `python handson/lab1_seq2seq/step_time.py`: time and memory of a step against batch size.
 # * `allhands train lab1_cpu --set train=mine.tsv --set valid=... --set test=...`: your own sentences.
 
