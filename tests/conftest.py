@@ -3,6 +3,7 @@
 import ctypes
 import os
 import random
+import signal
 import sys
 
 # Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
@@ -10,6 +11,13 @@ import sys
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 os.environ["MPLBACKEND"] = "Agg"  # draw into files: there may be no screen
+
+# Started in the background (`&`, nohup, a CI), we and our children have these signals ignored,
+# and a bash script can't undo that: a test that interrupts a program would wait for ever.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        interrupts = number == signal.SIGINT
+        signal.signal(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
 
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
