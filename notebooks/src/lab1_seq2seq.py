@@ -127,6 +127,7 @@ pad = desk.carry_on("pad", pad, ours.pad)
 # %%
 def padding_share(batches):
     """The share of PAD among all cells of the target rectangles, between 0 and 1."""
+    batches = list(batches)
     cells = sum(batch.target_out_bt.size for batch in batches)
     tokens = sum(batch.n_tokens for batch in batches)
     return 1 - tokens / cells
@@ -270,8 +271,8 @@ for line in metrics.evaluations:
 # %% [markdown]
 # ### Exercise: `curve`
 #
-# At the first evaluation the loss per token has already fallen far, and BLEU is high. But fewer than
-# half of the sentences are exact. Why?
+# At the first evaluation the loss per token has already fallen far, and BLEU is high. But about four of
+# ten sentences are still wrong. Why?
 #
 # * **a** The validation pairs are harder than the training pairs.
 # * **b** A sentence counts only if all its tokens are right.
@@ -326,7 +327,10 @@ def greedy(model, source_bt, max_length):
 desk.check("greedy", greedy)
 
 # %% [markdown]
-# Now play. The run's folder holds the model. Write your own numbers and dates. What does the model do
+# Now play. The run's folder holds the model. Write your own numbers and dates.
+#
+# **Predict:** the test says that nearly all sentences are right. Is "ten thousand" right (一万)? It is a
+# short sentence of common words, but it stands in no file as a whole sentence. And what does the model do
 # with a word that it never saw, such as "million"?
 
 # %%

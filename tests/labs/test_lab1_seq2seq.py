@@ -59,7 +59,11 @@ PAD_MISTAKES = {
     "with -1": (lambda rows: array(rows, longest(rows), fill=-1), "fill with PAD, which is 0"),
     "to the shortest": (
         lambda rows: array(rows, min(map(len, rows))),
-        "the longest row, not the shortest",
+        "not the shortest or the first row",
+    ),
+    "to the first": (
+        lambda rows: array(rows, len(rows[0])),
+        "not the shortest or the first row",
     ),
     "int64": (lambda rows: array(rows, longest(rows), np.int64), "dtype=np.int32"),
     "a list": (lambda rows: array(rows, longest(rows)).tolist(), "a NumPy array"),
@@ -108,7 +112,7 @@ def test_waste_refuses(desk, corpus, mistake):
 def test_waste_refuses_both_shares_exchanged_and_a_missing_one(desk, corpus):
     right = shares(corpus.train, lambda cells, tokens: 1 - tokens / cells)
     exchanged = {"by chance": right["pooled"], "pooled": right["by chance"]}
-    refused(desk.check("waste", exchanged, corpus.train), "pool=1")
+    refused(desk.check("waste", exchanged, corpus.train), "the two shares have changed places")
     refused(desk.check("waste", {"pooled": 0.1}, corpus.train), 'the keys "by chance"')
     assert desk.check("waste", right, corpus.train).full
 
@@ -146,6 +150,10 @@ def test_shift_refuses(desk, mistake):
     answer, sentence = SHIFT_MISTAKES[mistake]
     refused(desk.check("shift", answer), sentence)
     assert desk.check("shift", right_shift).full
+
+
+def test_shift_takes_a_list_of_the_two_lists(desk):
+    assert desk.check("shift", lambda rows: list(right_shift(rows))).full
 
 
 def exact_of_20(corpus, shift) -> tuple[float, int]:
@@ -188,6 +196,18 @@ LOSS_MISTAKES = {
     ),
     "mean of all": (lambda x, t: F.mean(nll_bt(x, t)), "leave PAD out, and divide by sentences"),
     "with PAD": (lambda x, t: F.sum(nll_bt(x, t)) / len(t), "leave PAD out: ignore_label"),
+    "by all cells": (
+        lambda x, t: F.sum(nll_bt(x, t, ignore_label=PAD)) / t.size,
+        "not by all cells of the rectangle",
+    ),
+    "wrong sign": (
+        lambda x, t: -F.sum(nll_bt(x, t, ignore_label=PAD)) / len(t),
+        "it is minus the logarithm",
+    ),
+    "not added up": (
+        lambda x, t: F.sum(nll_bt(x, t, ignore_label=PAD), axis=1) / len(t),
+        "add up with F.sum",
+    ),
     "not divided": (
         lambda x, t: F.sum(nll_bt(x, t, ignore_label=PAD)),
         "divide by the number of sentences",
@@ -251,6 +271,8 @@ GREEDY_MISTAKES = {
     "forgets the state": (search(carry=False), "give the new state"),
     "takes the least": (search(pick=np.argmin), "argmax"),
     "no limit": (search(bound=False), "loop over range(max_length)"),
+    "keeps BOS": (lambda *args: [BOS, *search()(*args)], "BOS is given to the decoder"),
+    "an array": (lambda *args: np.array(search()(*args)), "answer.tolist()"),
 }
 
 
@@ -290,6 +312,10 @@ TIME_MISTAKES = {
     "forward": ({"slowest": "backward Tanh", "backward share": 0.25}, "that is forward"),
     "seconds": ({"slowest": "backward Tanh", "backward share": 90.0}, "in seconds"),
     "half a name": ({"slowest": "Tanh", "backward share": 0.75}, "write both words"),
+    "words exchanged": (
+        {"slowest": "Tanh Backward", "backward share": 0.75},
+        "write it as the figure does: `backward Tanh`",
+    ),
     "the other": ({"slowest": "forward LSTM", "backward share": 0.75}, "the first entry"),
     "no dict": (0.75, 'the keys "slowest"'),
 }
@@ -327,6 +353,7 @@ MB_MISTAKES = {
     "FP64": (2.02, "FP32 takes 4 bytes, not 8"),
     "millions": (0.2525, "times 4 bytes"),
     "text": ("one", "a number of megabytes"),
+    "MiB": (1_010_000 / 2**20, "that is in MiB"),
 }
 
 

@@ -26,6 +26,7 @@ from allhands.labs import Exercise
 
 MIME = "application/vnd.allhands.verdict+json"
 NOT_WRITTEN = "This answer is not written yet."
+NOT_YET = "This point comes when the one above is right."
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,23 @@ class Marker:
         self.said: list[str] = []
 
     def require(
-        self, ok: bool, points: float, asked: str, seen: str = "", advice: str = ""
+        self,
+        ok: bool,
+        points: float,
+        asked: str,
+        seen: str = "",
+        advice: str = "",
+        *,
+        after: bool = True,
     ) -> bool:
-        """Give `points` if `ok`; else say what was asked, what was seen and what to try."""
+        """Give `points` if `ok`; else say what was asked, what was seen and what to try.
+
+        `after` is what an earlier requirement returned, where this one means nothing without it: if
+        that failed, there are no points, and the sentence sends the participant to the one above.
+        """
+        if not after:
+            self.said.append(NOT_YET)
+            return False
         if ok:
             self.score += points
             self.said.append(f"Good: {_ended(asked)}")
