@@ -5,7 +5,8 @@
 # published plan really is.
 #
 # **You need** lab 1, or its idea: gradients become ready one after the other, while the backward pass
-# still runs. No GPU and no cluster: times are simulated, and the text says where they come from.
+# still runs. No GPU and no cluster. Most times are simulated, and the text says from what; some are
+# measured here.
 #
 # Two things cost time when N workers add up their gradients: each message has a **start-up**, and each
 # byte takes its time. Many small messages pay many start-ups. One large message starts late, when the
@@ -521,7 +522,68 @@ print(compare(googlenet, TabulatedCost.from_measured(*read_table(table))))
 # On a link with a short start-up it is best to send each gradient at once: merging gains nothing here.
 # Merging is for links that are slow for your model.
 #
-# ## 12. Your own cluster
+# ## 12. Predicted and measured
+#
+# So far all times were computed. Now a **real backward pass**: a deep network in PyTorch on one core. Its
+# gradients are handed to a link that is **emulated**: a thread that sleeps $a + b s$ seconds for each
+# message, in order. So a laptop meets the communication times of a cluster in wall-clock time.
+#
+# The link is made slow for this machine: all bytes take half of the backward pass, a start-up takes 5 % of
+# it. Five plans race, step by step in random order. It takes half a minute.
+#
+# **Predict:** how near will the simulator be to the clock? Within 50 %, 10 %, 2 %?
+
+# %%
+from allhands.model.deep_cnn import deep_cnn, images
+from allhands.train.race import Case, race
+
+x_bchw = images(8)
+result = race(Case(deep_cnn(), lambda model: model(x_bchw).logsumexp(dim=1).sum()), rounds=7)
+print(result)
+
+# %% [markdown]
+# ### Exercise: `emulated`
+#
+# Read from your own `result.outcomes` (each has `name`, `predicted_s`, `measured_s` and `error`): which plan
+# was fastest, and what is the median of the **absolute** errors of all five? Give
+# `emulated = {"fastest": "...", "median error": ...}`, the error as a share (0.05 is 5 %).
+
+# %% exercise="emulated"
+### BEGIN SOLUTION
+emulated = {
+    "fastest": min(result.outcomes, key=lambda one: one.measured_s).name,
+    "median error": float(np.median([abs(one.error) for one in result.outcomes])),
+}
+### END SOLUTION
+emulated
+
+# %% check="emulated"
+desk.check("emulated", emulated, result.outcomes)
+
+# %% [markdown]
+# ## 13. Merged, on two real ranks
+#
+# The same network on two processes, with PyTorch's hooks and gloo. Each rank measures its backward times;
+# all take the same plan, the optimum for a start-up of 2 ms. A group leaves as soon as its last gradient is
+# ready, on all ranks in the same order.
+#
+# **Predict:** what does the faster rank do while it waits for the slower one?
+
+# %%
+done = launch.torchrun("allhands.train.merged_steps", "--out", folder, ranks=2, time_limit_s=200)
+print(done.text(rank=0))
+events = [e for rank in (0, 1) for e in read_events(folder / f"events.rank{rank}.jsonl")]
+last = max(event.step for event in events)
+draw.gantt([e for e in events if e.step == last], "one merged step on two ranks (gloo)")
+
+# %% [markdown]
+# Communication runs under the backward pass: compare it with ChainerMN's picture above. And both ranks end
+# with the same parameters, to the last bit. `tests/mpi/test_merged.py` shows more: at two ranks the gradients
+# are those of PyTorch's own DDP, bit for bit.
+#
+# On one machine the two ranks share cores and memory, so do not read speed from this picture.
+#
+# ## 14. Your own cluster
 #
 # In this order, and stop when it is fast enough:
 #
@@ -529,14 +591,29 @@ print(compare(googlenet, TabulatedCost.from_measured(*read_table(table))))
 # 2. **Prototype in software**: merge, then compress.
 # 3. Only then buy hardware.
 #
-# `allhands plan TRACE.csv --startup-s A --s-per-byte B` does the first two on paper, for a trace of your
-# own model (columns `arrival_index`, `n_bytes`, `backward_s`) and a link of your own. It says:
+# `allhands plan TRACE.csv --startup-s A --s-per-byte B` does the first two on paper, for your own model and
+# link. `probe` measures when the gradients of a PyTorch or a Chainer model are ready; `write_trace` makes the
+# file. Here is the network of section 12, on this core:
 
 # %%
-print(recommendation(compare(googlenet, link_64)))
+from allhands.mgwfbp.gradients import write_trace
+from allhands.train.probe import probe
+
+network = deep_cnn()
+mine = probe(network, lambda: network(x_bchw).logsumexp(dim=1).sum())
+write_trace(folder / "mine.csv", mine)
+print(
+    f"{len(mine)} gradients, {mine.total_bytes / 1e6:.1f} MB, backward {1e3 * (mine.compute_s - mine.forward_s):.0f} ms"
+)
 
 # %% [markdown]
-# ## 13. What you saw
+# What would 64 of these machines gain on the authors' Ethernet?
+
+# %%
+print(recommendation(compare(mine, link_64)))
+
+# %% [markdown]
+# ## 15. What you saw
 #
 # * A message costs $a + b s$. Merging saves start-ups and waits for gradients.
 # * The published rule looks one gradient ahead. It is good, and it is not the optimum.

@@ -10,6 +10,7 @@ from allhands.grade.desk import Desk
 from allhands.mgwfbp import measured, optimal, rules
 from allhands.mgwfbp.fit import fit
 from allhands.mgwfbp.plan import Plan, finish_s, one_per_gradient, single_bucket
+from allhands.train.race import Outcome
 
 
 @pytest.fixture
@@ -145,6 +146,24 @@ def test_collapse_refuses_too_small_too_large_and_seconds(desk):
     refused(desk.check("collapse", 80.0), "stop at the first")
     refused(desk.check("collapse", 0.0215), "milliseconds, not seconds")
     assert desk.check("collapse", 21.5).full
+
+
+def outcome(name, predicted_s, measured_s):
+    return Outcome(name, single_bucket(1), predicted_s, (measured_s,))
+
+
+def test_emulated_refuses_the_predicted_winner_percent_signs_and_the_mean(desk):
+    outcomes = (outcome("a", 1.0, 1.3), outcome("b", 1.1, 1.1), outcome("c", 2.0, 1.8))
+    right = {"fastest": "b", "median error": 0.1}  # errors: +30 %, 0 %, -10 %
+    assert desk.check("emulated", right, outcomes).full
+    for key, value, sentence in (
+        ("fastest", "a", "that one was predicted"),
+        ("median error", 10.0, "give a share, not percent"),
+        ("median error", 0.0, "take abs() of each error first"),
+        ("median error", 0.4 / 3, "the median, not the mean"),
+    ):
+        refused(desk.check("emulated", {**right, key: value}, outcomes), sentence)
+    refused(desk.check("emulated", "optimum", outcomes), 'the keys "fastest"')
 
 
 def test_headline_answers_each_wrong_choice_with_its_own_sentence(desk):

@@ -228,6 +228,40 @@ def fast(mark: Marker, fast: Callable) -> None:
     )
 
 
+def emulated(mark: Marker, emulated: Mapping, outcomes: Sequence) -> None:
+    mark.need(
+        isinstance(emulated, Mapping) and {"fastest", "median error"} <= set(emulated),
+        'a dict with the keys "fastest" and "median error"',
+        show(emulated),
+    )
+    fastest = min(outcomes, key=lambda one: one.measured_s).name
+    promised = min(outcomes, key=lambda one: one.predicted_s).name
+    mark.require(
+        str(emulated["fastest"]) == fastest,
+        1,
+        "the plan with the shortest measured time",
+        show(emulated["fastest"]),
+        likely(
+            (str(emulated["fastest"]) == promised, "that one was predicted; look at measured_s"),
+            otherwise="min(result.outcomes, key=lambda one: one.measured_s).name",
+        ),
+    )
+    errors = [one.error for one in outcomes]
+    right, got = float(np.median(np.abs(errors))), float(emulated["median error"])
+    mark.require(
+        abs(got - right) < 1e-4,
+        1,
+        "the median of the absolute errors, as a share",
+        show(got),
+        likely(
+            (abs(got - 100 * right) < 1e-2, "give a share, not percent"),
+            (abs(got - float(np.median(errors))) < 1e-4, "take abs() of each error first"),
+            (abs(got - float(np.mean(np.abs(errors)))) < 1e-4, "the median, not the mean"),
+            otherwise="np.median([abs(one.error) for one in result.outcomes])",
+        ),
+    )
+
+
 def collapse(mark: Marker, collapse_ms: float) -> None:
     googlenet, link = measured.googlenet_k80(), measured.k80_10gbe(64)
 
