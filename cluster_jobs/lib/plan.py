@@ -42,6 +42,7 @@ PBS = Scheduler(
     cancel="qdel {}",
 )
 SCHEDULERS = {"slurm": SLURM, "pbs": PBS}
+HEADER_SELECT = re.compile(r"^#PBS -l (select=)\d+(\S*)", re.MULTILINE)
 HEADER_TIME = re.compile(r"^#(?:SBATCH --time=|PBS -l walltime=)(\S+)", re.MULTILINE)
 SITE_NAMES = (
     "SCHEDULER LEVEL QUEUE_OPTION QUEUE ACCOUNT_OPTION ACCOUNT GPU_OPTION OPTIONS MODULES"
@@ -98,8 +99,11 @@ def default_site():
         return lines.readline().strip()
 
 
-def read_script(lab, suffix):
-    """(path, text, needs) of a lab's script; needs: whole numbers by name."""
+def read_script(lab, suffix, nodes=None):
+    """(path, text, needs) of a lab's script; needs: whole numbers by name.
+
+    nodes: how many instead of the script's own; a lab of one rank takes no more than one.
+    """
     path = os.path.join(JOBS, f"{lab}.{suffix}")
     if not os.path.exists(path):
         known = ", ".join(sorted(f.rpartition(".")[0] for f in os.listdir(JOBS) if suffix in f))
@@ -108,6 +112,10 @@ def read_script(lab, suffix):
         text = script.read()
     needs_line = re.search(r"^#NEEDS (.*)$", text, re.MULTILINE).group(1)
     needs = {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", needs_line)}
+    if nodes is not None:
+        if nodes < 1 or (nodes > 1 and needs["nodes"] == 1):
+            raise Refusal(f"{lab} was asked to run on {nodes} nodes; it runs on {needs['nodes']}.")
+        needs["nodes"] = nodes
     needs["ranks"] = needs["nodes"] * needs["ranks_per_node"]
     return os.path.relpath(path, ROOT), text, needs
 
@@ -153,6 +161,16 @@ def site_options(name, site, needs):
     return words
 
 
+def nodes_option(scheduler, needs, text, words):
+    """The option that changes the header's number of nodes, as words."""
+    if scheduler is SLURM:
+        return [f"--nodes={needs['nodes']}"]
+    if any("select=" in word for word in words):  # the site's GPU option says it
+        return []
+    before, after = HEADER_SELECT.search(text).groups()
+    return ["-l", f"{before}{needs['nodes']}{after}"]
+
+
 def free_base(lab):
     """runs/jobs/<lab>.<time>, not taken yet."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -167,10 +185,10 @@ def quoted(words):
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def plan(lab, site_name, limit, suffix, trainer_arguments, dry_run=False):
+def plan(lab, site_name, limit, suffix, trainer_arguments, nodes=None, dry_run=False):
     """Everything about the job, as a `Job`.
 
-    limit: HH:MM:SS, or None for the script's own; suffix: "slurm", "pbs", or None for the site's;
+    limit, nodes: HH:MM:SS and a number, or None for the script's own; suffix: "slurm", "pbs", or None for the site's;
     dry_run: the scheduler's command need not be on this machine.
     """
     name = site_name or default_site()
@@ -179,12 +197,16 @@ def plan(lab, site_name, limit, suffix, trainer_arguments, dry_run=False):
     if scheduler and suffix not in (None, scheduler.suffix):
         raise Refusal(f"Site '{name}' takes .{scheduler.suffix} scripts, not .{suffix}.")
     suffix = scheduler.suffix if scheduler else suffix or "slurm"
-    script, text, needs = read_script(lab, suffix)
+    script, text, needs = read_script(lab, suffix, nodes)
+    if any(word.partition("=")[0] == "--out" for word in trainer_arguments):
+        raise Refusal("The job chooses the run folder itself: leave out --out, and see its log.")
     limit_s = seconds(limit or HEADER_TIME.search(text).group(1))
     base = free_base(lab)
     command = ["bash", script]
     if scheduler:
         command = scheduler.submit.split() + site_options(name, site, needs)
+        if nodes is not None:
+            command += nodes_option(scheduler, needs, text, command)
         if limit:
             command += scheduler.time.format(limit).split()
         command += scheduler.output.format(base + ".out").split()

@@ -180,3 +180,33 @@ def test_wrong_use_of_the_command_line_is_code_2(project):
     assert project.submit().returncode == 2
     assert project.submit(LAB, "--script", "lsf").returncode == 2
     assert project.submit("--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("site", "words"),
+    [("slurm-generic", "--nodes=4"), ("pbs-generic", "-l select=4:ncpus=4:mpiprocs=1")],
+)
+def test_more_nodes_change_the_header_s_number_and_the_ranks(project, site, words):
+    account = {"ALLHANDS_QUEUE": "q", "ALLHANDS_ACCOUNT": "a"}
+    ran = project.submit("lab4_mgwfbp", "--site", site, "--nodes", "4", "--dry-run", **account)
+    assert ran.returncode == 0, ran.stderr
+    assert f" {words} " in ran.stdout
+    assert "ALLHANDS_RANKS=4" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("lab1_seq2seq", "--nodes", "2"),
+            "lab1_seq2seq was asked to run on 2 nodes; it runs on 1.",
+        ),
+        (("lab4_mgwfbp", "--nodes", "0"), "asked to run on 0 nodes"),
+        (("lab1_seq2seq", "--", "--out", "mine"), "The job chooses the run folder itself"),
+        (("lab1_seq2seq", "--", "--out=mine"), "The job chooses the run folder itself"),
+    ],
+)
+def test_nodes_and_run_folders_that_cannot_be_are_refused(project, words, sentence):
+    ran = project.submit(*words)
+    assert ran.returncode == 2
+    assert sentence in ran.stderr
