@@ -188,8 +188,8 @@ def quoted(words):
 def plan(lab, site_name, limit, suffix, trainer_arguments, nodes=None, dry_run=False):
     """Everything about the job, as a `Job`.
 
-    limit, nodes: HH:MM:SS and a number, or None for the script's own; suffix: "slurm", "pbs", or None for the site's;
-    dry_run: the scheduler's command need not be on this machine.
+    limit, nodes: HH:MM:SS and a number, or None for the script's own; suffix: "slurm", "pbs", or
+    None for the site's; dry_run: the scheduler's command need not be on this machine.
     """
     name = site_name or default_site()
     site = read_site(name)
