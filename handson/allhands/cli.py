@@ -2,10 +2,12 @@
 
 Exit codes: 0 good; 1 the answer is no (a failed check, a bad machine, less than full marks where
 asked); 2 the command cannot be done as it was given; 85 a run that stopped before its time limit
-and is saved.
+and is saved; 130 a run that Ctrl-C stopped.
 """
 
 import json
+import math
+import shlex
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +37,15 @@ def _sentences():
     """Turn what the user can mend into one sentence and exit code 2."""
     try:
         yield
+    except BrokenPipeError:  # the reader, such as `head`, has enough: typer ends quietly
+        raise
+    except MemoryError as error:
+        typer.echo(
+            f"allhands: the memory of this machine or its GPU is not enough ({error}). Give a "
+            f"smaller model or batch, such as --set batch_size=16.",
+            err=True,
+        )
+        raise typer.Exit(EXIT_WRONG_USE) from error
     except (ValueError, OSError) as error:
         typer.echo(f"allhands: {error}", err=True)
         raise typer.Exit(EXIT_WRONG_USE) from error
@@ -48,7 +59,8 @@ def _presets(incomplete: str) -> list[str]:
 def train(
     preset: Annotated[str, typer.Argument(help=f"One of: {', '.join(configs.PRESETS)}.")],
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder. Default: runs/PRESET/<date>-<time>.")
+        str | None,
+        typer.Option(metavar="PATH", help="The run's folder. Default: runs/PRESET/<date>-<time>."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest snapshot in --out, if any.")
@@ -68,10 +80,11 @@ def train(
     """Train a translator and write its run folder.
 
     Own text: `--set train=pairs.tsv --set valid=dev.en:dev.ja --set test=test.tsv.gz`.
-    Every setting is in the run's `config.json`.
+    Every setting is in the run's `config.json`. Ctrl-C saves and stops after the update or
+    evaluation under way; a second Ctrl-C ends at once.
     """
     from allhands.train import run
-    from allhands.train.stop import EXIT_STOPPED
+    from allhands.train.stop import EXIT_STOPPED, INTERRUPTED
 
     with _sentences():
         changes = list(settings or []) + ([f"device={device}"] if device else [])
@@ -80,18 +93,24 @@ def train(
             raise ValueError("--resume needs the run's folder: give --out DIR.")
         if stop_after is not None and not stop_after > 0:
             raise ValueError(f"--stop-after takes seconds greater than 0, saw {stop_after}.")
-        folder = out or run.new_folder(preset)
+        if out is not None and not out.strip():
+            raise ValueError("--out names the run's folder, and it is empty: give --out DIR.")
+        folder = run.new_folder(preset) if out is None else Path(out)
         typer.echo(f"run folder: {folder}")
+        again = ["allhands", "train", preset, f"--out={folder}", "--resume"]
+        again += [f"--stop-after={stop_after:g}"] if stop_after is not None else []
+        again += [f"--set={change}" for change in changes]
         try:
             result = run.train(config, folder, resume=resume, stop_after_s=stop_after)
         except KeyboardInterrupt:
-            typer.echo(f"Interrupted. To go on: allhands train {preset} --out {folder} --resume")
+            typer.echo(f"Interrupted. To go on: {shlex.join(again)}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except FloatingPointError as error:
             typer.echo(f"allhands: {error}", err=True)
             raise typer.Exit(1) from error
     if not result.finished:
-        raise typer.Exit(EXIT_STOPPED)
+        typer.echo(f"To go on: {shlex.join(again)}")
+        raise typer.Exit(EXIT_INTERRUPTED if result.reason == INTERRUPTED else EXIT_STOPPED)
 
 
 @app.command()
@@ -124,7 +143,8 @@ def summary(
 
     with _sentences():
         metrics = numbers.read_metrics(folder)
-        spans = events.read_events(folder / "events.rank0.jsonl")
+        path = folder / "events.rank0.jsonl"
+        spans = events.read_events(path) if path.exists() else []  # a young run has none yet
     table = Table("work", "time (s)", "share", "count", title=str(folder), title_justify="left")
     for spent in numbers.time_by(spans):
         table.add_row(spent.label, f"{spent.total_s:.2f}", f"{spent.share:.1%}", str(spent.count))
@@ -133,7 +153,8 @@ def summary(
     for line in metrics.evaluations:
         console.print(
             f"update {line['update']}: validation loss {line['valid_loss']:.3f}, exact match "
-            f"{line['valid_exact_match']:.1f} %, BLEU {line['valid_bleu']:.1f}",
+            f"{line.get('valid_exact_match', math.nan):.1f} %, "
+            f"BLEU {line.get('valid_bleu', math.nan):.1f}",
             highlight=False,
         )
 
@@ -165,17 +186,21 @@ def grade(
 
     Cells with checks are restored from the course before they run, so edits there do not count.
     """
-    from allhands.grade.notebook import grade_notebook
+    from allhands.grade.notebook import grade_notebook, read_submission, try_place
 
+    place = out or notebook.with_suffix(".score.json")
     with _sentences():
+        read_submission(notebook)
+        try_place(place)
         progress = Console(stderr=True)
         say = partial(progress.print, highlight=False)
         score = grade_notebook(notebook, cell_timeout_s=cell_timeout, say=say)
-        score.write(out or notebook.with_suffix(".score.json"))
     if as_json:
         typer.echo(json.dumps(score.as_dict(), indent=2, ensure_ascii=False))
     else:
         _show(score)
+    with _sentences():
+        score.write(place)
     if full and not score.full:
         raise typer.Exit(1)
 

@@ -6,6 +6,7 @@ lengths are in tokens, times in seconds, an epoch is one pass over the training 
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -16,6 +17,8 @@ POSITIVE = (
     *("max_length", "n_embed", "n_hidden", "batch_size", "epochs", "beam_width"),
     *("evaluate_every", "evaluate_pairs", "snapshot_every", "learning_rate", "clip_norm"),
 )
+FINITE = ("learning_rate", "last_learning_rate", "clip_norm")
+LONGEST = 10_000  # tokens: far above any sentence, far below what fills the memory
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,22 @@ class TrainConfig:
         if not self.last_learning_rate >= 0:
             raise ValueError(
                 f"last_learning_rate must not be negative: it is {self.last_learning_rate}."
+            )
+        for name in FINITE:
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(
+                    f"{name} must be a finite number: it is {getattr(self, name)}. "
+                    f"Give a number, such as --set {name}=0.001."
+                )
+        if self.max_length > LONGEST:
+            raise ValueError(
+                f"max_length may be {LONGEST} tokens at most: it is {self.max_length}. "
+                f"Give the length of your longest sentences, such as --set max_length=100."
+            )
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(
+                f"seed must lie between 0 and {2**32 - 1}: it is {self.seed}. "
+                f"Give another, such as --set seed=1."
             )
 
 

@@ -1,5 +1,6 @@
 """The command line: exit codes, and a sentence for everything that the user can mend."""
 
+import errno
 import json
 
 import pytest
@@ -40,11 +41,13 @@ def test_help_names_every_command(allhands):
         (["train", "lab7"], "There is no preset 'lab7'"),
         (["train", "lab1_cpu", "--set", "colour=red"], "There is no setting 'colour'"),
         (["train", "lab1_cpu", "--set", "epochs=none"], "epochs takes a value of type int"),
+        (["train", "lab1_cpu", "--out", ""], "--out names the run's folder, and it is empty"),
+        (["train", "lab1_cpu", "--set", "test=nope.tsv"], "nope.tsv"),
         (["train", "lab1_cpu", "--resume"], "--resume needs the run's folder"),
         (["train", "lab1_cpu", "--stop-after", "-1"], "--stop-after takes seconds greater than 0"),
         (["train", "lab1_cpu", "--set", "train=nothing.tsv"], "nothing.tsv"),
         (["translate", "no/such/run", "one"], "is not the config of a run"),
-        (["summary", "no/such/run"], "no/such/run"),
+        (["summary", "no/such/run"], "no/such/run/metrics.jsonl cannot be read: No such file"),
         (["grade", "no/such/notebook.ipynb"], "no/such/notebook.ipynb"),
         (["plan", "none.csv", "--startup-s=1", "--s-per-byte=1"], "none.csv cannot be read"),
         (["lab", "lab99"], "There is no lab 'lab99'"),
@@ -64,7 +67,38 @@ def test_train_stops_with_85_and_resumes_to_0(allhands, tmp_path):
     allhands("train", "lab1_cpu", out, *TINY, "--resume")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["n_updates"] == 20
     assert allhands("translate", str(tmp_path / "run"), "twenty", "thirty").output.count("\n") == 2
+    assert allhands("translate", str(tmp_path / "run"), "").output == "\n"
     assert "backward" in allhands("summary", str(tmp_path / "run")).output
+
+
+def test_an_interrupt_gives_the_whole_command_to_go_on(allhands, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("allhands.train.run.train", interrupted)
+    words = ("--out=a b", "--resume", "--set=seed=3", "--stop-after=60", "--device=@numpy")
+    said = allhands("train", "lab1_cpu", *words, code=130).output
+    assert said.splitlines()[-1] == (
+        "Interrupted. To go on: allhands train lab1_cpu '--out=a b' --resume --stop-after=60 "
+        "--set=seed=3 --set=device=@numpy"
+    )
+
+
+def test_too_little_memory_gets_a_sentence(allhands, monkeypatch):
+    def too_large(*_, **__):
+        raise MemoryError("Unable to allocate 8 TiB")
+
+    monkeypatch.setattr("allhands.train.run.train", too_large)
+    said = allhands("train", "lab1_cpu", code=2).stderr
+    assert "memory of this machine or its GPU is not enough (Unable to allocate 8 TiB)" in said
+
+
+def test_a_reader_that_has_enough_ends_a_translation_quietly(allhands, monkeypatch):
+    def enough(*_):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("allhands.train.translator.Translator.load", enough)
+    assert allhands("translate", "run", "one", code=1).output == ""
 
 
 def test_summary_adds_up_what_the_events_say(allhands, tmp_path):

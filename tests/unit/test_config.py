@@ -31,12 +31,24 @@ def test_override_reads_each_value_by_the_type_of_its_setting():
         ("epochs=0", "epochs must be greater than 0"),
         ("epochs=2.5", "epochs takes a value of type int"),
         ("learning_rate=nan", "learning_rate must be greater than 0"),
+        ("learning_rate=inf", "learning_rate must be a finite number: it is inf"),
+        ("last_learning_rate=inf", "last_learning_rate must be a finite number"),
+        ("clip_norm=inf", "clip_norm must be a finite number"),
+        ("seed=-1", "seed must lie between 0 and 4294967295: it is -1"),
+        ("seed=4294967296", "seed must lie between 0 and 4294967295"),
+        ("max_length=10001", "max_length may be 10000 tokens at most"),
         ("max_vocab=4x", "max_vocab takes a value of type int"),
     ],
 )
 def test_a_wrong_override_gets_a_sentence(assignment, sentence):
     with pytest.raises(ValueError, match=sentence):
         configs.override(configs.lab1_cpu(), [assignment])
+
+
+@pytest.mark.parametrize("assignment", ["seed=4294967295", "max_length=10000"])
+def test_the_last_value_that_fits_is_taken(assignment):
+    key, _, text = assignment.partition("=")
+    assert getattr(configs.override(configs.lab1_cpu(), [assignment]), key) == int(text)
 
 
 def test_an_unknown_preset_is_told_which_there_are():

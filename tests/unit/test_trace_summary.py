@@ -2,7 +2,7 @@
 
 import pytest
 
-from allhands.trace.events import Event
+from allhands.trace.events import Event, read_events
 from allhands.trace.summary import median_step_s, read_metrics, step_times_s, time_by
 
 
@@ -60,3 +60,31 @@ def test_metrics_tell_updates_from_evaluations_and_leave_a_cut_line_out(tmp_path
     metrics = read_metrics(tmp_path)
     assert metrics.losses == [2.5]
     assert [line["valid_loss"] for line in metrics.evaluations] == [2.0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('{"a": 1}', "[1]", '{"update": 2, "lo', '{"update": "2"}', '{"update": 2, "loss": "x"}'),
+        *("", "\x00", '{"update": 2, "loss": null}'),
+    ],
+)
+def test_a_line_that_is_no_metrics_is_named_with_its_number(tmp_path, line):
+    good = '{"update": 1, "loss": 2.5}\n'
+    (tmp_path / "metrics.jsonl").write_text(f"{good}{line}\n{good}")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl:2 is not a line of metrics"):
+        read_metrics(tmp_path)
+
+
+def test_a_folder_without_metrics_gets_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl cannot be read: No such file.*Give the"):
+        read_metrics(tmp_path / "nope")
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe\n", b'{"start_s": 0, "end_s": 1, "rank": 0, "what": "x", "step": "1"}\n']
+)
+def test_a_line_that_is_no_event_is_named_with_its_number(tmp_path, line):
+    (tmp_path / "events").write_bytes(line)
+    with pytest.raises(ValueError, match="events:1 is not an event"):
+        read_events(tmp_path / "events")

@@ -1,6 +1,7 @@
 """A run: exact resume, orderly stop, what it refuses, and what it leaves behind."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from allhands.data.corpus import CorpusError
 from allhands.trace.events import read_events
 from allhands.trace.summary import STEP_PARTS, read_metrics
 from allhands.train import run, snapshot
+from allhands.train.stop import StopTrigger
 from allhands.train.translator import Translator
 
 QUIET = Console(quiet=True)
@@ -121,11 +123,13 @@ def test_events_of_a_resumed_run_go_on_in_time_and_no_step_comes_twice(config, t
 
 
 def in_a_process(config, folder: Path, *more: str) -> subprocess.Popen:
+    """`allhands train` as a process; read its output only after its end."""
     settings = [f"--set={key}={getattr(config, key)}" for key in ("train", "valid", "test")]
     command = [sys.executable, "-m", "allhands.cli", "train", "lab1_cpu", f"--out={folder}"]
     return subprocess.Popen(
         [*command, *settings, *(f"--set={setting}" for setting in TINY), *more],
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -159,11 +163,55 @@ def test_a_scheduler_s_signal_saves_and_ends_with_85(config, tmp_path):
     assert newest == read_metrics(folder).updates[-1]["update"]
 
 
+def test_ctrl_c_saves_and_says_the_whole_command_to_go_on(config, tmp_path):
+    folder = tmp_path / "my run"
+    process = in_a_process(config, folder, "--set=epochs=2000")
+    wait_for_a_snapshot(folder, process)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[0]
+    assert process.returncode == 130
+    newest = snapshot.number(snapshot.find(folder)[-1])
+    assert newest == read_metrics(folder).updates[-1]["update"]
+    command = shlex.split(said.splitlines()[-1].removeprefix("To go on: "))
+    assert command[:5] == ["allhands", "train", "lab1_cpu", f"--out={folder}", "--resume"]
+    settings = [f"{key}={getattr(config, key)}" for key in ("train", "valid", "test")]
+    assert command[5:] == [f"--set={one}" for one in (*settings, *TINY, "epochs=2000")]
+
+
+def test_a_second_signal_ends_at_once():
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    stop = StopTrigger(epochs=1)
+    with stop.on_signals(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.raise_signal(signal.SIGINT)
+        assert stop.reason == "signal SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # which ends the process
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)  # a scheduler may say it twice
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_run_that_stopped_before_its_first_update_does_not_say_that_it_saved(config, tmp_path):
+    folder = tmp_path / "run"
+    run.train(config, folder, stop_after_s=1, clock=stop_after(0), console=QUIET)
+    assert not snapshot.find(folder)
+    assert "nothing was saved yet" in (folder / "log").read_text()
+    assert "and saved" not in (folder / "log").read_text()
+
+
+def test_a_run_shorter_than_its_evaluation_interval_is_evaluated_once_at_its_end(config, tmp_path):
+    short = configs.override(config, ["epochs=1", "evaluate_every=1000"])
+    run.train(short, tmp_path / "run", console=QUIET)
+    assert [line["update"] for line in read_metrics(tmp_path / "run").evaluations] == [7]
+
+
 def test_a_broken_newest_snapshot_is_named(config, tmp_path):
     folder = tmp_path / "run"
     run.train(config, folder, stop_after_s=1, clock=stop_after(8), console=QUIET)
     (folder / "snapshot_iter_8").write_bytes(b"half of a file")
-    with pytest.raises(ValueError, match=r"Cannot resume from .*snapshot_iter_8"):
+    with pytest.raises(ValueError, match=r"Cannot read .*snapshot_iter_8.*Remove that file"):
         run.train(config, folder, resume=True, console=QUIET)
     (folder / "snapshot_iter_8").unlink()
     assert run.train(config, folder, resume=True, console=QUIET).finished
@@ -190,6 +238,14 @@ def test_unreadable_text_leaves_no_folder(config, tmp_path):
     with pytest.raises(CorpusError, match=r"/nowhere/pairs\.tsv"):
         run.train(missing, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_may_be_resumed_with_another_test_corpus(config, tmp_path):
+    folder = tmp_path / "run"
+    run.train(config, folder, stop_after_s=1, clock=stop_after(8), console=QUIET)
+    other = configs.override(config, ["test=numbers_dates/valid"])
+    assert run.train(other, folder, resume=True, console=QUIET).finished
+    assert configs.load(folder / "config.json") == other
 
 
 def test_a_gpu_that_is_not_there_gets_a_sentence_and_leaves_no_folder(config, tmp_path):
@@ -225,6 +281,7 @@ def test_a_translator_loads_from_a_finished_run_and_from_a_stopped_one(whole, co
     finished = Translator.load(whole)
     assert len(finished.translate(texts)) == 3
     assert finished.translate(texts) == [finished.translate([text])[0] for text in texts]
+    assert finished.translate(["", "nine", " "]) == ["", *finished.translate(["nine"]), ""]
     run.train(config, tmp_path / "run", stop_after_s=1, clock=stop_after(20), console=QUIET)
     stopped = Translator.load(tmp_path / "run")
     saved = {name: p.array for name, p in stopped.model.namedparams()}

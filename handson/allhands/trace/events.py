@@ -99,13 +99,15 @@ def read_events(path: Path) -> list[Event]:
     Raises ValueError, with file and line, for any other line that is not an event.
     """
     names = {field.name for field in fields(Event)}
-    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     events = []
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)
             if not isinstance(values, dict) or not set(values) <= names:
                 raise ValueError(f"it has not the keys {sorted(names)}")
+            if not isinstance(values.get("step", 0), int):
+                raise ValueError(f"its step is {values['step']!r}, not a whole number")
             events.append(Event(**values))
         except (ValueError, TypeError) as error:
             if number == len(lines) and not line.endswith("\n"):

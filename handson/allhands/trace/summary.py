@@ -78,10 +78,47 @@ class Metrics:
 
 
 def read_metrics(folder: Path) -> Metrics:
-    """Read `metrics.jsonl` of a run folder; a last line that was cut short is left out."""
-    text = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    """Read `metrics.jsonl` of a run folder; errors as of `read_metrics_lines`."""
+    lines = read_metrics_lines(Path(folder) / "metrics.jsonl")
     return Metrics(
         updates=[line for line in lines if "loss" in line],
         evaluations=[line for line in lines if "valid_loss" in line],
+    )
+
+
+def read_metrics_lines(path: Path) -> list[dict]:
+    """Read every line of a metrics file: numbers by name, `update` among them.
+
+    A last line cut short by a killed run is left out. Raises ValueError, with file and line, for
+    any other line that is not such a dict, and for a file that cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read: {error.strerror}. Give the folder of a run, as `allhands "
+            f"train` names it in its first line."
+        ) from error
+    found = []
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        if not line.endswith("\n"):
+            break
+        try:
+            values = json.loads(line)
+        except ValueError:
+            values = None
+        if not _is_metrics(values):
+            raise ValueError(
+                f"{path}:{number} is not a line of metrics: {line.strip()[:40]!r}. Expected "
+                f"numbers by name, `update` among them. Remove or mend that line."
+            )
+        found.append(values)
+    return found
+
+
+def _is_metrics(values: object) -> bool:
+    return (
+        isinstance(values, dict)
+        and isinstance(values.get("update"), int)
+        and all(isinstance(value, int | float) for value in values.values())
     )

@@ -7,6 +7,7 @@ never stopped.
 """
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +18,7 @@ from chainer.training import extensions
 
 from allhands.config import TrainConfig
 from allhands.data.batch import BatchIterator
-from allhands.data.corpus import Pair, read_pairs
+from allhands.data.corpus import CorpusError, Pair, read_pairs
 from allhands.data.store import PairStore
 from allhands.data.vocab import Vocab, build_pair
 from allhands.trace.events import Recorder
@@ -36,8 +37,13 @@ class Corpus:
 
 
 def open_corpus(config: TrainConfig, vocabs: tuple[Vocab, Vocab] | None = None) -> Corpus:
-    """Read the corpus of `config`; a resumed run gives the vocabularies that it began with."""
+    """Read the corpus of `config`; a resumed run gives the vocabularies that it began with.
+
+    All three parts are read to their ends, so that CorpusError comes before the training.
+    """
     how = (config.source_tokens, config.target_tokens)
+    valid = _held_out("valid", config.valid, config.evaluate_pairs)
+    _held_out("test", config.test, 1)
     if vocabs is None:
         vocabs = build_pair(
             read_pairs(config.train),
@@ -46,8 +52,20 @@ def open_corpus(config: TrainConfig, vocabs: tuple[Vocab, Vocab] | None = None) 
             max_length=config.max_length,
         )
     store = PairStore.encode(read_pairs(config.train), *vocabs, *how, max_length=config.max_length)
-    valid = list(islice(_with_text(read_pairs(config.valid)), config.evaluate_pairs))
     return Corpus(*vocabs, store, valid)
+
+
+def _held_out(part: str, spec: str, n_pairs: int) -> list[Pair]:
+    """Read the whole of `spec`, and return its first pairs that have text on both sides."""
+    pairs = read_pairs(spec)
+    found = list(islice(_with_text(pairs), n_pairs))
+    if not found:
+        raise CorpusError(
+            f"No pair of {spec} has text on both sides, and a run needs one in its {part} pairs. "
+            f"Give another corpus, such as --set {part}=numbers_dates/{part}."
+        )
+    deque(pairs, maxlen=0)
+    return found
 
 
 def _with_text(pairs: Iterator[Pair]) -> Iterator[Pair]:

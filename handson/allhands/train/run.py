@@ -9,6 +9,7 @@ The folder `runs/<preset>/<time>/` holds all that the run says; every other prog
     snapshot_iter_N             the newest two; `--resume` goes on from the newest
     model.npz, result.json      the end: parameters, and quality on the test pairs
     log                         what was said on the way
+    lock                        keeps the folder for one process at a time
 """
 
 import json
@@ -31,8 +32,8 @@ from allhands.config import TrainConfig
 from allhands.data.corpus import read_pairs
 from allhands.data.vocab import Vocab
 from allhands.trace.events import Recorder
-from allhands.train import snapshot, watch
-from allhands.train.build import build, n_updates, open_corpus
+from allhands.train import lock, snapshot, watch
+from allhands.train.build import Corpus, build, n_updates, open_corpus
 from allhands.train.progress import ShowProgress
 from allhands.train.recorder import device_clock
 from allhands.train.stop import StopTrigger
@@ -67,30 +68,47 @@ def train(
     """Run `config` in `folder` to its end, or until `stop_after_s` or a signal stops it.
 
     With `resume`, go on from the newest snapshot in `folder`, or start if there is none. The time
-    limit counts from this call; SIGTERM and SIGUSR1 ask for the same orderly stop.
+    limit counts from this call; SIGINT, SIGTERM and SIGUSR1 ask for the same orderly stop.
 
     Raises ValueError, before anything is written, if the folder holds another run, and
-    CorpusError (a ValueError) for text that cannot be read.
+    CorpusError (a ValueError) for text that cannot be read. Raises ValueError too if another
+    process trains in the folder, or if a file that it holds is damaged.
     """
     stop = StopTrigger(config.epochs, stop_after_s, clock)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    start = (time.perf_counter(), time.process_time())
     console = console or Console()
     vocabs = _look_into(folder, config, resume)
     if vocabs and (folder / "result.json").exists():
+        n_done = _n_updates_of(folder / "result.json")
         console.print(f"The run in {folder} is finished: nothing to resume.", highlight=False)
-        return Result(folder, True, None, _read_result(folder)["n_updates"])
+        return Result(folder, True, None, n_done)
     corpus = open_corpus(config, vocabs)
     translator = Translator.new(config, corpus.source_vocab, corpus.target_vocab)
     folder.mkdir(parents=True, exist_ok=True)
-    corpus.source_vocab.save(folder / "source.vocab")
-    corpus.target_vocab.save(folder / "target.vocab")
-    configs.save(config, folder / "config.json")
+    with lock.held(folder):
+        with snapshot.writing(folder):
+            corpus.source_vocab.save(folder / "source.vocab")
+            corpus.target_vocab.save(folder / "target.vocab")
+            configs.save(config, folder / "config.json")
+        return _run(translator, corpus, folder, stop, start, console)
 
+
+def _run(
+    translator: Translator,
+    corpus: Corpus,
+    folder: Path,
+    stop: StopTrigger,
+    start: tuple[float, float],
+    console: Console,
+) -> Result:
+    """Train from the newest snapshot on; `start` is the wall and CPU time of the run's begin."""
+    config = translator.config
     old = snapshot.find(folder)
     left_s = watch.forget_after(folder, snapshot.number(old[-1]) if old else 0)
     recorder = Recorder(
         0, device_clock(translator.device), folder / "events.rank0.jsonl", start_s=left_s
     )
+    last = n_updates(config, corpus.train)
     log = watch.Log(folder / "log", console)
     trainer = build(config, translator, corpus.train, recorder, stop, folder)
     metrics = watch.WriteMetrics(folder / "metrics.jsonl")
@@ -98,38 +116,50 @@ def train(
     trainer.extend(metrics)
     trainer.extend(
         watch.Evaluate(translator, corpus.valid, metrics, recorder, log),
-        trigger=(config.evaluate_every, "iteration"),
+        trigger=(min(config.evaluate_every, last), "iteration"),
     )
     trainer.extend(save, trigger=(config.snapshot_every, "iteration"))
-    trainer.extend(ShowProgress(n_updates(config, corpus.train), console))
+    trainer.extend(ShowProgress(last, console))
     if old:
         log.say(f"resume from {snapshot.load_newest(folder, trainer)}")
+    if corpus.train.dropped:
+        log.say(
+            f"{corpus.train.dropped} training pairs are left out: a side is blank, or has more "
+            f"than max_length={config.max_length} tokens"
+        )
     log.note(f"{config} on {translator.device} with {_versions()}")
 
-    with stop.on_signals(signal.SIGTERM, signal.SIGUSR1):
-        try:
+    try:
+        with stop.on_signals(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             trainer.run(show_loop_exception_msg=False)
-        except BaseException as error:
-            watch.note_failure(log, folder, error)
-            raise
-        finally:
-            recorder.flush()
-    update = trainer.updater.iteration
-    if not stop.finished(trainer):
-        if update > 0:  # before the first update there is nothing to go on from
-            save(trainer)
-        log.say(f"stopped at update {update}, and saved: {stop.reason}")
-        return Result(folder, False, stop.reason, update)
-    snapshot.write_npz(folder / "model.npz", translator.model)
-    test = translator.evaluate(read_pairs(config.test))
+            watch.flush(recorder)
+            update = trainer.updater.iteration
+            if not stop.finished(trainer):
+                return _stop(trainer, save, folder, stop.reason, log)
+        snapshot.write_npz(folder / "model.npz", translator.model)
+        test = translator.evaluate(read_pairs(config.test))
+    except BaseException as error:
+        watch.note_failure(log, recorder, folder, error)
+        raise
     log.say(f"test: {watch.in_words(test)}")
     used = {
-        "wall_s": time.perf_counter() - start_s,
-        "cpu_s": time.process_time() - start_cpu_s,
+        "wall_s": time.perf_counter() - start[0],
+        "cpu_s": time.process_time() - start[1],
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     _write_result(folder, translator, update, test, used)
     return Result(folder, True, None, update, test)
+
+
+def _stop(trainer, save: watch.Save, folder: Path, reason: str, log: watch.Log) -> Result:
+    """Save an unfinished run; before the first update there is nothing to go on from."""
+    update = trainer.updater.iteration
+    if update > 0:
+        save(trainer)
+        log.say(f"stopped at update {update}, and saved: {reason}")
+    else:
+        log.say(f"stopped before the first update, so nothing was saved yet: {reason}")
+    return Result(folder, False, reason, update)
 
 
 def _look_into(folder: Path, config: TrainConfig, resume: bool) -> tuple[Vocab, Vocab] | None:
@@ -137,19 +167,37 @@ def _look_into(folder: Path, config: TrainConfig, resume: bool) -> tuple[Vocab, 
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"The run's folder {folder} is a file. Give another --out.")
     if not (folder / "config.json").exists():
-        return None
+        traces = _traces(folder) if folder.exists() else []
+        if not traces:
+            return None
+        if not resume:
+            raise ValueError(
+                f"{folder} holds {', '.join(traces)} of a run whose config.json is "
+                f"missing. Give --resume and the settings of that run to go on, or another --out."
+            )
+        return _vocabs(folder)
     if not resume:
         raise ValueError(
             f"{folder} already holds a run. Give --resume to go on with it, or another --out."
         )
     changed = configs.differences(configs.load(folder / "config.json"), config)
-    changed = [line for line in changed if not line.startswith("device:")]
+    changed = [line for line in changed if not line.startswith(("device:", "test:"))]
     if changed:
         raise ValueError(
             f"{folder} holds a run with other settings ({'; '.join(changed)}). Resume it with the "
             f"settings that it began with, or give another --out."
         )
+    return _vocabs(folder)
+
+
+def _vocabs(folder: Path) -> tuple[Vocab, Vocab]:
     return Vocab.load(folder / "source.vocab"), Vocab.load(folder / "target.vocab")
+
+
+def _traces(folder: Path) -> list[str]:
+    """Name the files that a run was in `folder`."""
+    paths = [folder / "metrics.jsonl", folder / "model.npz", *snapshot.find(folder)]
+    return [path.name for path in paths if path.exists()]
 
 
 def _write_result(
@@ -167,11 +215,18 @@ def _write_result(
         "versions": _versions(),
         "finished_at": datetime.now().isoformat(timespec="seconds"),
     }
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    snapshot.write_text(folder / "result.json", json.dumps(result, indent=2) + "\n")
 
 
-def _read_result(folder: Path) -> dict:
-    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+def _n_updates_of(path: Path) -> int:
+    """Read from a `result.json` how many updates the finished run made."""
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["n_updates"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path} is not the result of a run. Remove it, and give --resume to write it anew "
+            f"from the newest snapshot."
+        ) from error
 
 
 def _versions() -> dict[str, str]:

@@ -5,19 +5,24 @@ triggers. It is written beside its place and then renamed, so a run that is kill
 leaves the one before.
 """
 
+import io
 import os
 import pickle
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import chainer
+import numpy as np
 
 NAME = re.compile(r"snapshot_iter_(\d+)$")
 KEPT = 2
+MODEL = "updater/model:main/"  # where a trainer's snapshot holds its parameters
 UNREADABLE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError),
+    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, pickle.UnpicklingError),
 )
 
@@ -32,13 +37,45 @@ def save(folder: Path, trainer: chainer.training.Trainer) -> Path:
 
 
 def write_npz(path: Path, target: object) -> None:
-    """Write what Chainer can serialise to `path`, at once or not at all."""
+    """Write what Chainer can serialise to `path`, at once or not at all.
+
+    It is made in memory first, so that a disk that is full cannot leave half an archive.
+    """
+    archive = io.BytesIO()
+    chainer.serializers.save_npz(archive, target)
     unfinished = path.with_name(f"unfinished_{path.name}")
-    with open(unfinished, "wb") as file:
-        chainer.serializers.save_npz(file, target)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+    try:
+        with writing(path):
+            with open(unfinished, "wb") as file:
+                file.write(archive.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, at once or not at all."""
+    unfinished = path.with_name(f"unfinished_{path.name}")
+    try:
+        with writing(path):
+            unfinished.write_text(text, encoding="utf-8")
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError within the block into one that names `path` in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written: {error.strerror or error}. Make room on the disk or check "
+            f"the folder; --resume then goes on from the newest snapshot."
+        ) from error
 
 
 def find(folder: Path) -> list[Path]:
@@ -60,11 +97,39 @@ def load_newest(folder: Path, trainer: chainer.training.Trainer) -> Path | None:
     snapshots = find(folder)
     if not snapshots:
         return None
+    _load(snapshots[-1], trainer, trainer.updater.get_optimizer("main").target, MODEL)
+    return snapshots[-1]
+
+
+def load_model(folder: Path, model: chainer.Link) -> None:
+    """Put into `model` what a run left: `model.npz`, or else the newest snapshot's parameters.
+
+    Raises ValueError if there is neither, or if it cannot be read into this model.
+    """
+    if (folder / "model.npz").exists():
+        _load(folder / "model.npz", model, model)
+    elif snapshots := find(folder):
+        _load(snapshots[-1], model, model, MODEL, MODEL)
+    else:
+        raise ValueError(f"{folder} holds no model yet: the run has saved no snapshot.")
+
+
+def _load(path: Path, target: object, model: chainer.Link, inside: str = "", at: str = "") -> None:
+    """Read `target` from `path` at `at`, if the parameters there, `inside`, fit `model`."""
     try:
-        chainer.serializers.load_npz(snapshots[-1], trainer)
+        with np.load(path) as saved:
+            named = [(name, p.shape) for name, p in model.namedparams()]
+            others = [name for name, shape in named if saved[inside + name[1:]].shape != shape]
+        if not others:
+            chainer.serializers.load_npz(path, target, path=at)
     except UNREADABLE as error:
         raise ValueError(
-            f"Cannot resume from {snapshots[-1]}: {error}. Remove that file to resume from the one "
-            f"before, or start anew in another folder."
+            f"Cannot read {path}, which is damaged or cut short: {error}. Remove that file to go "
+            f"on from the snapshot before it, or start anew in another folder."
         ) from error
-    return snapshots[-1]
+    if others:
+        raise ValueError(
+            f"{path} holds a model of another size (see {', '.join(others)}), so source.vocab or "
+            f"target.vocab is not the one that the run wrote. Put that vocabulary back whole, or "
+            f"start anew in another folder."
+        )

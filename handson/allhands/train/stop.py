@@ -1,7 +1,7 @@
 """When a run ends: after its epochs, before a time limit, or when the scheduler asks for it.
 
 A scheduler kills a job at its time limit. So the run watches its own clock, saves, and ends with
-exit code 85; the job script then puts it back into the queue.
+exit code 85; the job script then puts it back into the queue. Ctrl-C is heard in the same way.
 """
 
 import signal
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import chainer
 
 EXIT_STOPPED = 85
+INTERRUPTED = "signal SIGINT"  # the reason of a run that Ctrl-C stopped
+AT_ONCE = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 class StopTrigger:
@@ -46,13 +48,17 @@ class StopTrigger:
 
     @contextmanager
     def on_signals(self, *numbers: int) -> Iterator[None]:
-        """Within the block, these signals ask the run to save and stop, as schedulers do."""
-        handlers = {
-            number: signal.signal(
-                number, lambda number, _: self.request(f"signal {signal.Signals(number).name}")
-            )
-            for number in numbers
-        }
+        """Within the block, these signals ask the run to save and stop, as schedulers do.
+
+        The run may be in a long evaluation, and hear it late. So a second SIGINT raises
+        KeyboardInterrupt, and a second SIGTERM ends the process at once.
+        """
+
+        def hear(number: int, _) -> None:
+            self.request(f"signal {signal.Signals(number).name}")
+            signal.signal(number, AT_ONCE.get(number, hear))
+
+        handlers = {number: signal.signal(number, hear) for number in numbers}
         try:
             yield
         finally:

@@ -1,5 +1,6 @@
 """A model with its vocabularies: text in, text out, and how well it does on held-out pairs."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +58,7 @@ class Translator:
             config = configs.override(config, [f"device={device}"])
         vocabs = (Vocab.load(folder / "source.vocab"), Vocab.load(folder / "target.vocab"))
         translator = cls.new(config, *vocabs)
-        if (folder / "model.npz").exists():
-            chainer.serializers.load_npz(folder / "model.npz", translator.model)
-        elif snapshots := snapshot.find(folder):
-            inside = "updater/model:main/"
-            chainer.serializers.load_npz(snapshots[-1], translator.model, path=inside)
-        else:
-            raise ValueError(f"{folder} holds no model yet: the run has saved no snapshot.")
+        snapshot.load_model(folder, translator.model)
         return translator
 
     def source_ids(self, text: str) -> list[int]:
@@ -72,12 +67,13 @@ class Translator:
         return [*self.source_vocab.encode(cut), EOS]
 
     def translate(self, texts: Sequence[str], beam_width: int | None = None) -> list[str]:
-        """Translate sentences; the answers stand in the order of the questions."""
+        """Translate sentences, answers in the order of the questions; a blank one stays blank."""
         width = self.config.beam_width if beam_width is None else beam_width
         ids = [self.source_ids(text) for text in texts]
-        by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        asked = [i for i, text in enumerate(texts) if text.strip()]
+        by_length = sorted(asked, key=lambda i: len(ids[i]))
         answers = [""] * len(ids)
-        for start in range(0, len(ids), SENTENCES_AT_ONCE):
+        for start in range(0, len(asked), SENTENCES_AT_ONCE):
             rows = by_length[start : start + SENTENCES_AT_ONCE]
             for row, answer in zip(rows, self._decode([ids[i] for i in rows], width), strict=True):
                 cut = self.target_vocab.decode(answer)
@@ -103,12 +99,23 @@ class Translator:
         return matrix_ts, [*columns, "EOS"], [*self.target_vocab.decode(target), "EOS"]
 
     def evaluate(self, pairs: Iterable[Pair]) -> Evaluation:
-        """Translate the pairs' sources and compare; no pair is left out for its length."""
+        """Translate the pairs' sources and compare; no pair is left out for its length.
+
+        Raises ValueError if no pair has text on both sides, and FloatingPointError if the loss is
+        not a finite number.
+        """
         pairs = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
         how = self.config.target_tokens
         references = [tokens.join(tokens.split(pair.target, how), how) for pair in pairs]
         translations = self.translate([pair.source for pair in pairs])
-        return Evaluation(self._loss_per_token(pairs), judge(translations, references, how))
+        quality = judge(translations, references, how)
+        loss_per_token = self._loss_per_token(pairs)
+        if not math.isfinite(loss_per_token):
+            raise FloatingPointError(
+                f"The loss on held-out pairs became {loss_per_token}: the model is spoilt. Lower "
+                f"the learning rate or the clip norm, and start anew in another folder."
+            )
+        return Evaluation(loss_per_token, quality)
 
     def _loss_per_token(self, pairs: Sequence[Pair]) -> float:
         total, n_tokens = 0.0, 0

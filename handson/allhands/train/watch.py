@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from allhands.data.corpus import Pair
 from allhands.trace.events import Recorder, read_events, write_events
+from allhands.trace.summary import read_metrics_lines
 from allhands.train import snapshot
 from allhands.train.translator import Evaluation, Translator
 
@@ -23,12 +25,12 @@ class Log:
         self._console = console
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)
         self.note(text)
 
     def note(self, text: str) -> None:
         """Write to the file alone."""
-        with open(self._path, "a", encoding="utf-8") as file:
+        with snapshot.writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(f"{datetime.now().isoformat(timespec='seconds')} {text}\n")
 
 
@@ -54,7 +56,7 @@ class WriteMetrics(extension.Extension):
 
     def write(self, **values: float) -> None:
         """Append one line at once, so that a killed run leaves all that it measured."""
-        with open(self._path, "a", encoding="utf-8") as file:
+        with snapshot.writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
 
@@ -95,7 +97,13 @@ class Save(extension.Extension):
     def __call__(self, trainer: chainer.training.Trainer) -> None:
         with self._recorder.span("snapshot"):
             snapshot.save(self._folder, trainer)
-        self._recorder.flush()
+        flush(self._recorder)
+
+
+def flush(recorder: Recorder) -> None:
+    """Write the events so far; an OSError is a sentence with the file's name."""
+    with snapshot.writing(recorder.path):
+        recorder.flush()
 
 
 def in_columns(prefix: str, found: Evaluation) -> dict[str, float]:
@@ -123,10 +131,8 @@ def forget_after(folder: Path, update: int) -> float:
     """
     metrics = folder / "metrics.jsonl"
     metrics.touch()
-    lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    kept = [line for line in whole if json.loads(line)["update"] <= update]
-    metrics.write_text("".join(kept), encoding="utf-8")
+    kept = [line for line in read_metrics_lines(metrics) if line["update"] <= update]
+    snapshot.write_text(metrics, "".join(json.dumps(line) + "\n" for line in kept))
     events_path = folder / "events.rank0.jsonl"
     if not events_path.exists():
         return 0.0
@@ -135,9 +141,12 @@ def forget_after(folder: Path, update: int) -> float:
     return max((event.end_s for event in events), default=0.0)
 
 
-def note_failure(log: Log, folder: Path, error: BaseException) -> None:
-    """Write the traceback into the log, and say how to go on."""
-    log.note("".join(traceback.format_exception(error)).rstrip())
+def note_failure(log: Log, recorder: Recorder, folder: Path, error: BaseException) -> None:
+    """Write down the events and the traceback if the disk has room, and say how to go on."""
+    with suppress(OSError):
+        log.note("".join(traceback.format_exception(error)).rstrip())
+        recorder.flush()
     snapshots = snapshot.find(folder)
     left = f"the newest snapshot is {snapshots[-1].name}" if snapshots else "there is no snapshot"
-    log.say(f"The run ended before its time ({type(error).__name__}); {left} in {folder}.")
+    with suppress(OSError):
+        log.say(f"The run ended before its time ({type(error).__name__}); {left} in {folder}.")
