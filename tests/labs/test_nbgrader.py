@@ -80,6 +80,65 @@ def test_an_edited_check_is_restored_and_a_deleted_one_comes_back(grader, blank,
     assert by_id(score)["reason"].said == ("This answer is not written yet.",)
 
 
+RIGHT = {
+    "double": "def double(n):\n    return 2 * n",
+    "first": "def first(word):\n    return word[0]",
+    "size": "size = 3",
+    "reason": 'reason = "a"',
+}
+
+
+def answered():
+    """A notebook with all the right answers, as its JSON's cells by id."""
+    notebook = build.participants_notebook("sample", SAMPLE)
+    for cell in notebook.cells:
+        cell.source = RIGHT.get(cell.id, cell.source)
+    return notebook, {cell.id: cell for cell in notebook.cells}
+
+
+def paste_below(notebook, cell):
+    """What JupyterLab does: a cell with the same metadata and a new id."""
+    copy = nbformat.from_dict({**cell, "id": f"{cell.id}-copy"})
+    notebook.cells.insert(notebook.cells.index(cell) + 1, copy)
+
+
+def rename(_notebook, cell):
+    cell.metadata.nbgrader.grade_id += "_mine"
+
+
+@pytest.mark.parametrize("id", ["double", "check_double"])
+@pytest.mark.parametrize("change", [paste_below, rename])
+def test_a_copied_or_renamed_cell_costs_nothing(grader, tmp_path, change, id):
+    notebook, cells = answered()
+    change(notebook, cells[id])
+    assert grade(grader, tmp_path, nbformat.writes(notebook)).full
+
+
+def test_nbgrader_too_grades_copied_and_renamed_cells_and_leaves_runs_out(tmp_path):
+    shutil.copy(SETTINGS, tmp_path)
+    place = "sample/sample.ipynb"
+    source.write(source.solved_notebook("sample", SAMPLE), tmp_path / "source" / place)
+    nbgrader(tmp_path, "generate_assignment", "sample")
+    for change in (paste_below, rename):
+        notebook, cells = answered()
+        change(notebook, cells["double"])
+        change(notebook, cells["check_first"])
+        student = tmp_path / "submitted" / change.__name__
+        source.write(notebook, student / place)
+        (student / "sample" / "runs").mkdir()
+    (student / "sample" / "runs" / "snapshot").write_text("large")
+    (student / "sample" / "notes.txt").write_text("mine")
+    nbgrader(tmp_path, "autograde", "sample")
+    nbgrader(tmp_path, "export", "--to", "grades.csv")
+    assert scores(tmp_path, SAMPLE.lab("sample")) == {
+        "paste_below": (7.5, 7.5),
+        "rename": (7.5, 7.5),
+    }
+    autograded = tmp_path / "autograded" / "rename" / "sample"
+    assert {each.name for each in autograded.iterdir()} >= {"sample.ipynb", "notes.txt"}
+    assert not (autograded / "runs").exists()
+
+
 NOISY = """
 import os, sys
 def double(number):

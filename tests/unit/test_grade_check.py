@@ -8,6 +8,7 @@ import pytest
 from allhands.grade.check import (
     MIME,
     NOT_WRITTEN,
+    NOT_YET,
     Marker,
     Stop,
     Verdict,
@@ -92,6 +93,25 @@ def test_requirements_add_up():
     )
 
 
+@pytest.mark.parametrize("ok", [True, False])
+def test_what_stands_on_a_failed_requirement_waits_for_it(ok):
+    mark = Marker(exercise())
+    right = mark.require(False, 1, "one", "`2`")
+    assert mark.require(ok, 2, "two", "`3`", "count", after=right) is False
+    assert mark.verdict().score == 0
+    assert mark.said == ["Asked: one. Seen: `2`.", NOT_YET]
+    assert NOT_YET == "This point comes when the one above is right."
+
+
+def test_what_stands_on_a_met_requirement_is_judged_itself():
+    mark = Marker(exercise())
+    right = mark.require(True, 1, "one")
+    assert mark.require(True, 1, "two", after=right)
+    assert not mark.require(False, 1, "three", "`4`", after=right)
+    assert mark.verdict().said == ("Good: one.", "Good: two.", "Asked: three. Seen: `4`.")
+    assert mark.verdict().score == 2
+
+
 def test_a_need_that_is_not_met_ends_the_check_and_keeps_what_was_earned():
     mark = Marker(exercise())
     mark.require(True, 1, "one")
@@ -131,6 +151,11 @@ def test_values_are_shown_on_one_short_line():
     assert len(show("x" * 1000, width=50)) <= 52
     assert "\n" not in show(np.zeros((40, 40)))
     assert show("a`b").count("`") == 2
+
+
+def test_a_type_is_shown_as_itself():
+    assert show(np.ndarray) == "`<class 'numpy.ndarray'>`"
+    assert show(np.float32(2)) == "`2.0`"
 
 
 CHOICES = {

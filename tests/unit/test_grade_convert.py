@@ -3,7 +3,7 @@
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from allhands.grade.convert import STUB, ClearSolutions, given_instead
+from allhands.grade.convert import STUB, ClearSolutions, given_instead, keep_known
 
 
 def region(*lines, indent=""):
@@ -59,3 +59,52 @@ def test_an_answer_outside_a_solution_cell_is_refused():
     notebook = new_notebook(cells=[new_code_cell(region("a = 1"))])
     with pytest.raises(RuntimeError, match="non-solution cell"):
         ClearSolutions().preprocess(notebook, {})
+
+
+def grade_ids(notebook):
+    return [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells]
+
+
+def with_ids(*grade_ids):
+    return new_notebook(
+        cells=[new_code_cell(metadata={"nbgrader": {"grade_id": each}}) for each in grade_ids]
+    )
+
+
+IDS = ("a", "check_a", "b", "check_b")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (["a", "check_a", "b", "check_b"], ["a", "check_a", "b", "check_b"]),
+        (["a", "a", "check_a", "b", "check_b"], [None, "a", "check_a", "b", "check_b"]),
+        (["x", "check_a", "b", "check_b"], [None, "check_a", "b", "check_b"]),
+        (["a", "x", "b", "check_b"], ["a", None, "b", "check_b"]),
+        (["x", "check_a", "b", "y"], [None, "check_a", "b", None]),
+        (["a", ["a"], None, "b"], ["a", None, None, "b"]),
+    ],
+)
+def test_copies_and_foreign_cells_become_ordinary(given, kept):
+    notebook = with_ids(*given)
+    keep_known(notebook, IDS)
+    assert grade_ids(notebook) == kept
+    assert all(cell.metadata.get("nbgrader", True) for cell in notebook.cells)
+
+
+def test_checks_in_a_row_can_all_be_missing():
+    keep_known(with_ids("a", "b"), ("a", "b", "check_a", "check_b"))
+
+
+def test_metadata_of_another_kind_is_removed():
+    notebook = with_ids("a", "b")
+    notebook.cells += [new_code_cell(metadata={"nbgrader": odd}) for odd in ("x", None, {})]
+    keep_known(notebook, IDS)
+    assert [dict(cell.metadata) for cell in notebook.cells[2:]] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("given", [["a"], ["a", "check_a"], ["a", "check_a", "x", "y"]])
+def test_a_check_that_has_no_place_is_told_with_its_exercise(given):
+    with pytest.raises(ValueError, match="cell of exercise b is missing") as caught:
+        keep_known(with_ids(*given), IDS)
+    assert str(caught.value).endswith("start from a fresh copy and paste your answers.")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import warnings
 
+import chainer.functions as F
+import numpy as np
 import pytest
 from sample_course import COURSE
 
@@ -81,6 +83,55 @@ def test_what_was_earned_before_an_error_stays(desk):
     verdict = desk.check("double", sometimes)
     assert verdict.score == 1
     assert "ValueError: three" in verdict.said[-1]
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
+def test_an_error_without_a_message_that_can_be_read_is_told_by_its_type(desk):
+    def broken(number):
+        raise Unreadable
+
+    (said,) = desk.check("double", broken).said
+    assert said.startswith("Seen: Unreadable: its message cannot be read. Try: look at line ")
+
+
+def test_of_a_long_message_the_first_line_is_told_and_no_more_than_200_characters(desk):
+    def many_lines(number):
+        raise ValueError("\nthe first line.\n" + "another\n" * 5000)
+
+    def one_line(number):
+        raise ValueError("x" * 5000)
+
+    assert "Seen: ValueError: the first line. Try" in desk.check("double", many_lines).said[0]
+    told = desk.check("double", one_line).said[0]
+    assert f"Seen: ValueError: {'x' * 196} .... Try" in told
+
+
+def test_an_answer_that_closes_its_output_is_judged_and_its_output_shown(desk, capsys):
+    def closing(number):
+        print("before")
+        sys.stdout.close()
+        sys.stderr.close()
+        return 2 * number
+
+    assert desk.check("double", closing).full
+    assert "before" in capsys.readouterr().out
+
+
+def test_where_chainer_refuses_shapes_the_participant_is_told_to_look_at_them(desk):
+    def wrong_rank(number):
+        return F.softmax_cross_entropy(np.zeros((2, 3, 4), "f"), np.zeros((2, 3), "i"))
+
+    def unequal(number):
+        return F.matmul(np.zeros((2, 3), "f"), np.zeros((2, 3), "f"))
+
+    for answer in (wrong_rank, unequal):
+        (said,) = desk.check("double", answer).said
+        assert ". Chainer does not take arrays of these shapes or dtypes: look at shape" in said
+        assert f"of `{answer.__name__}`: `return F." in said
 
 
 def leave(number):

@@ -6,7 +6,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from sample_course import COURSE
+from typer.testing import CliRunner
 
+from allhands.cli import app
 from allhands.grade import notebook as grading
 from allhands.grade import source
 from allhands.grade.check import Verdict
@@ -27,6 +29,10 @@ def saved(tmp_path, notebook):
         ('{"cells": 1}', "not a notebook that can be read"),
         ("\x00\xff", "not a notebook that can be read"),
         (nbformat.writes(new_notebook()), "its metadata names no lab"),
+        *(
+            (nbformat.writes(new_notebook(metadata={"allhands": odd})), "its metadata names no lab")
+            for odd in ("x", None, ["x"], {}, {"stem": None}, {"stem": ["a"]}, {"stem": {}})
+        ),
         (
             nbformat.writes(new_notebook(metadata={"allhands": {"stem": "lab99"}})),
             "'lab99', which this course has not (labs: sample)",
@@ -58,6 +64,16 @@ def test_the_notebook_of_another_lab_is_refused(tmp_path):
     path = saved(tmp_path, source.solved_notebook("sample", COURSE))
     with pytest.raises(grading.GradingError, match=r"of the lab sample, not of lab2"):
         grading.grade_notebook(path, course=COURSE, expect="lab2")
+
+
+def test_a_notebook_without_the_cells_of_the_course_is_refused(tmp_path):
+    notebook = source.solved_notebook("sample", COURSE)
+    empty = new_notebook(metadata=notebook.metadata)
+    for cell in notebook.cells:
+        cell.metadata.pop("nbgrader", None)
+    for each in (notebook, empty):
+        with pytest.raises(grading.GradingError, match="the cell of exercise double is missing"):
+            grading.grade_notebook(saved(tmp_path, each), course=COURSE)
 
 
 def error(name, value):
@@ -147,3 +163,54 @@ def test_the_json_has_the_promised_keys_and_is_written_whole(tmp_path):
     assert [each["id"] for each in found["exercises"]] == ["double", "first", "size", "reason"]
     assert set(found["exercises"][0]) == {"id", "score", "max", "said"}
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_place_for_the_score_is_tried_before_and_left_as_it_was(tmp_path):
+    grading.try_place(tmp_path / "score.json")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "old.json").write_text("old")
+    grading.try_place(tmp_path / "old.json")
+    assert (tmp_path / "old.json").read_text() == "old"
+    for place in (tmp_path / "nowhere" / "x.json", tmp_path):
+        with pytest.raises(grading.GradingError, match=r"cannot be written to .*: name another"):
+            grading.try_place(place)
+
+
+@pytest.fixture
+def grade_command(tmp_path, monkeypatch):
+    """`allhands grade` with these words, on a notebook that gets 3 of 7.5 points at once."""
+    score, path = grading._score(COURSE.lab("sample"), executed(verdict_output(3)), 600), tmp_path
+    notebook = saved(path, source.solved_notebook("sample", COURSE))
+    graded = []
+
+    def grade(*words, and_then=lambda: None):
+        def at_once(*_, **__):
+            graded.append(notebook)
+            and_then()
+            return score
+
+        monkeypatch.setattr(grading, "grade_notebook", at_once)
+        return CliRunner().invoke(app, ["grade", str(notebook), *words]), len(graded)
+
+    return grade
+
+
+def test_a_score_that_could_not_be_written_costs_no_grading(grade_command, tmp_path):
+    done, n_graded = grade_command("--out", str(tmp_path / "nowhere" / "x.json"))
+    assert (done.exit_code, n_graded) == (2, 0)
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_score_is_shown_even_where_it_can_no_longer_be_written(grade_command, tmp_path):
+    place = tmp_path / "folder" / "x.json"
+    place.parent.mkdir()
+    done, _ = grade_command("--out", str(place), and_then=place.parent.rmdir)
+    assert done.exit_code == 2
+    assert "sample: 3 of 7.5 points" in done.stdout
+
+
+def test_a_score_is_written_next_to_the_notebook(grade_command, tmp_path):
+    done, _ = grade_command("--json")
+    assert done.exit_code == 0
+    written = (tmp_path / "any name.score.json").read_text(encoding="utf-8")
+    assert json.loads(written) == json.loads(done.stdout)

@@ -177,7 +177,8 @@ def likely(*cases: tuple[Any, str], otherwise: str = "") -> str:
 
 def show(value: object, width: int = 100) -> str:
     """A value on one line, as code, cut to `width` characters."""
-    value = value.tolist() if hasattr(value, "tolist") else value
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        value = value.tolist()
     line = " ".join(repr(value).split()).replace("`", "'")
     return f"`{line if len(line) <= width else line[: width - 4] + ' ...'}`"
 

@@ -1,20 +1,27 @@
-"""The two steps of nbgrader that this course does in its own way: clearing answers, running cells.
+"""The steps of nbgrader that this course does in its own way: clearing answers, running cells.
 
 `ClearSolutions` writes what the participant gets in place of an answer, so that a blank notebook
-runs to its last cell. `ExecuteToTheEnd` goes on when a submission ends its kernel, or never ends.
+runs to its last cell. `KeepKnownCells` lets nbgrader read a submission with copied or foreign
+cells. `ExecuteToTheEnd` goes on when a submission ends its kernel, or never ends.
 """
 
 import ast
 import math
 import re
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearSolutions as NbgraderClearSolutions
 from nbgrader.preprocessors import Execute as NbgraderExecute
+from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer
+
+from allhands.grade.source import CHECK_PREFIX
 
 STUB = "...  # your code here"
 _REGION = re.compile(
@@ -65,6 +72,43 @@ def _assigned(code: str) -> list[str]:
     nodes = [node for target in targets for node in ast.walk(target)]
     names = [node.id for node in nodes if isinstance(node, ast.Name)]
     return list(dict.fromkeys(names))
+
+
+class KeepKnownCells(NbGraderPreprocessor):
+    """`keep_known` with the ids of the gradebook, in place of nbgrader's DeduplicateIds."""
+
+    def preprocess(self, nb, resources):
+        where = resources["nbgrader"]
+        with Gradebook(where["db_url"]) as gradebook:
+            released = gradebook.find_notebook(where["notebook"], where["assignment"])
+            grade_ids = [cell.name for cell in released.source_cells]
+        keep_known(nb, grade_ids)
+        return nb, resources
+
+
+def keep_known(notebook: NotebookNode, grade_ids: Sequence[str]) -> None:
+    """Make an ordinary cell of each cell with a foreign grade id, and of all copies but the last.
+
+    `grade_ids` are the course's, in their order. nbgrader puts a missing check behind the cell
+    before it, mostly its answer; raises ValueError if that is missing too.
+    """
+    seen = set()
+    for cell in reversed(notebook.cells):
+        metadata = cell.metadata.get("nbgrader")
+        id = metadata.get("grade_id") if isinstance(metadata, dict) else None
+        if id not in grade_ids or id in seen:
+            cell.metadata.pop("nbgrader", None)
+        else:
+            seen.add(id)
+    for before, id in pairwise(grade_ids):
+        if not id.startswith(CHECK_PREFIX) or id in seen:
+            continue
+        if before not in seen:
+            raise ValueError(
+                f"the cell of exercise {before} is missing: "
+                "start from a fresh copy and paste your answers."
+            )
+        seen.add(id)
 
 
 class ExecuteToTheEnd(NbgraderExecute):

@@ -20,6 +20,9 @@ import warnings
 from collections.abc import Iterator
 from types import FunctionType
 
+WIDTH = 200  # of an error's message or a line of code, so many characters are shown
+CHAINER_SHAPES = "Chainer does not take arrays of these shapes or dtypes: look at shape and dtype."
+
 
 class TooLong(BaseException):
     """Time is up. Not an Exception, so that `except Exception` in the participant's code lets it
@@ -54,6 +57,13 @@ def time_limit(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, left_s, old_interval_s)
 
 
+class _Text(io.StringIO):
+    """Stays open: what was printed is read after a block that calls `sys.stdout.close()`."""
+
+    def close(self) -> None:
+        pass
+
+
 class Printed:
     """What a block wrote to stdout and stderr; complete after the block."""
 
@@ -65,7 +75,7 @@ def captured() -> Iterator[Printed]:
     """Catch everything that the block prints, warns or logs, from Python, C code and child
     processes.
     """
-    printed, written = Printed(), io.StringIO()
+    printed, written = Printed(), _Text()
     disabled = logging.root.manager.disable
     with contextlib.ExitStack() as stack:
         low_level = stack.enter_context(_captured_descriptors())
@@ -106,18 +116,35 @@ def _captured_descriptors() -> Iterator[io.BufferedIOBase]:
 
 def describe(error: BaseException, answers: tuple[object, ...]) -> str:
     """One sentence on an error: its type, its message, and the line of the participant's code."""
-    what = f"{type(error).__name__}: {error}".rstrip(": ") if str(error) else type(error).__name__
+    message = _message(error)
+    what = f"{type(error).__name__}: {_cut(message)}".rstrip(": ")
     if isinstance(error, SystemExit):
         what = "a call that ends the program (`sys.exit` or `quit`)"
     elif isinstance(error, KeyboardInterrupt):
         what = "an interrupt from the keyboard or from the grader's time limit"
     if isinstance(error, SyntaxError):
-        return f"Seen: {what} (line {error.lineno}: `{(error.text or '').strip()}`)."
+        return f"Seen: {what} (line {error.lineno}: `{_cut((error.text or '').strip())}`)."
+    refused = type(error).__module__ == "chainer.utils.type_check" or "An Expr instance" in message
+    advice = f"{CHAINER_SHAPES} Try:" if refused else "Try:"
     frame = _their_line(error, answers)
     if frame is None:
-        return f"Seen: {what}, when the check used your answer. Try: look at its type and shape."
+        return (
+            f"Seen: {what}, when the check used your answer. {advice} look at its type and shape."
+        )
     line = (frame.line or linecache.getline(frame.filename, frame.lineno)).strip()
-    return f"Seen: {what}. Try: look at line {frame.lineno} of `{frame.name}`: `{line}`"
+    return f"Seen: {what}. {advice} look at line {frame.lineno} of `{frame.name}`: `{_cut(line)}`"
+
+
+def _message(error: BaseException) -> str:
+    """The first line of `str(error)`, which is the participant's code if the class is theirs."""
+    try:
+        return str(error).strip().partition("\n")[0].rstrip(". ")
+    except BaseException:
+        return "its message cannot be read"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 4] + " ..."
 
 
 def _their_line(error: BaseException, answers: tuple[object, ...]) -> traceback.FrameSummary | None:

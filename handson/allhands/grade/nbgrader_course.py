@@ -20,12 +20,12 @@ from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions as NbgraderClearSolutions
+from nbgrader.preprocessors import DeduplicateIds, SaveCells
 from nbgrader.preprocessors import Execute as NbgraderExecute
-from nbgrader.preprocessors import SaveCells
 from traitlets.config import Config
 
 from allhands.grade import source
-from allhands.grade.convert import STUB, ClearSolutions, ExecuteToTheEnd
+from allhands.grade.convert import STUB, ClearSolutions, ExecuteToTheEnd, KeepKnownCells
 
 CELL_TIMEOUT_S = 600
 NOTEBOOK_TIMEOUT_S = 3600
@@ -43,12 +43,17 @@ def configure(
         ClearSolutions if each is NbgraderClearSolutions else each
         for each in GenerateAssignment.preprocessors.default_args[0]
     ]
+    c.Autograde.sanitize_preprocessors = [
+        KeepKnownCells if each is DeduplicateIds else each
+        for each in Autograde.sanitize_preprocessors.default_args[0]
+    ]
     c.Autograde.autograde_preprocessors = [
         ExecuteToTheEnd if each is NbgraderExecute else each
         for each in Autograde.autograde_preprocessors.default_args[0]
     ]
     c.ClearSolutions.code_stub = {"python": STUB}
     c.ClearSolutions.text_stub = "*Your answer here.*"
+    c.CourseDirectory.ignore = [*CourseDirectory.ignore.default_args[0], "runs"]
     c.OverwriteCells.add_missing_cells = True
     c.Execute.timeout = max(1, round(cell_timeout_s))
     c.ExecutePreprocessor.timeout = max(1, round(cell_timeout_s))

@@ -62,10 +62,26 @@ class Score:
 
     def write(self, path: Path) -> None:
         """Write the JSON of `as_dict`; the file is there complete or not at all."""
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
+        part = _part(path)
         part.write_text(json.dumps(self.as_dict(), ensure_ascii=False, indent=1) + "\n", "utf-8")
         os.replace(part, path)
+
+
+def try_place(path: Path) -> None:
+    """Raises GradingError if a score could not be written to `path`: to know it before grading."""
+    try:
+        if Path(path).is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        _part(path).touch()
+        _part(path).unlink()
+    except OSError as error:
+        raise GradingError(
+            f"The score cannot be written to {path} ({error.strerror}): name another file."
+        ) from error
+
+
+def _part(path: Path) -> Path:
+    return Path(path).with_name(Path(path).name + ".part")
 
 
 class Grader:
@@ -101,10 +117,15 @@ class Grader:
         lab = find_lab(notebook, path, self.course)
         if expect is not None and lab.stem != expect:
             raise GradingError(f"{path} is a notebook of the lab {lab.stem}, not of {expect}.")
+        solved = source.solved_notebook(lab.stem, self.course)
+        try:
+            convert.keep_known(notebook, _grade_ids(solved))
+        except ValueError as error:
+            raise GradingError(f"{path}: {error}") from error
         try:
             if lab.stem not in self._released:
                 self.say(f"{lab.stem}: making the check cells")
-                self._nbgrader.release(lab.stem, source.solved_notebook(lab.stem, self.course))
+                self._nbgrader.release(lab.stem, solved)
                 self._released.add(lab.stem)
             self.say(f"{lab.stem}: running the notebook in a fresh kernel")
             executed = self._nbgrader.autograde(lab.stem, notebook)
@@ -142,16 +163,24 @@ def read_submission(path: Path) -> NotebookNode:
 def find_lab(notebook: NotebookNode, path: Path, course: Course) -> Lab:
     """The lab that the notebook belongs to: by its metadata, so that a renamed file works."""
     labs = course.labs()
-    stem = notebook.metadata.get("allhands", {}).get("stem")
-    if stem in labs:
+    ours = notebook.metadata.get("allhands")
+    stem = ours.get("stem") if isinstance(ours, dict) else None
+    if isinstance(stem, str) and stem in labs:
         return labs[stem]
     known = ", ".join(labs)
-    if stem is None:
+    if not isinstance(stem, str):
         raise GradingError(
             f"{path} is not a notebook of this course: its metadata names no lab. "
             f"Start from a notebook in {course.notebooks} (labs: {known})."
         )
     raise GradingError(f"{path} is of the lab {stem!r}, which this course has not (labs: {known}).")
+
+
+def _grade_ids(notebook: NotebookNode) -> list[str]:
+    """In the order of the cells."""
+    return [
+        cell.metadata.nbgrader.grade_id for cell in notebook.cells if "nbgrader" in cell.metadata
+    ]
 
 
 def _score(lab: Lab, executed: NotebookNode, cell_timeout_s: float) -> Score:
