@@ -75,7 +75,7 @@ class Desk:
         return ours
 
     def score(self) -> "ScoreTable":
-        """The last verdicts of this session."""
+        """The last verdict of each exercise."""
         rows = tuple((each, self.verdicts.get(each.id)) for each in self.lab.exercises)
         return ScoreTable(f"{self.lab.title}: your score so far", rows)
 
