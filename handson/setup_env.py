@@ -66,7 +66,7 @@ KNOWN = (
     Known(
         r"No space left on device|Disk quota exceeded",
         "The disk is full.",
-        "PyTorch with CUDA takes about 7 GB, its CPU build 1 GB. TMPDIR and PIP_CACHE_DIR name "
+        "PyTorch with CUDA takes several GB, its CPU build 1 GB. TMPDIR and PIP_CACHE_DIR name "
         "another disk for pip's own files. Then: make env",
     ),
     Known(

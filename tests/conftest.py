@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+from pathlib import Path
 
 # Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
 # are slower than one here: the models are small, and several ranks share the cores.
@@ -54,3 +55,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         skip = pytest.mark.skip(reason="needs a CUDA GPU, and the driver reports none here")
         for item in on_gpu:
             item.add_marker(skip)
+
+
+class Processes:
+    """What a test wants to know of the processes that it started."""
+
+    @staticmethod
+    def is_running(pid: int) -> bool:
+        """A process that has ended but was not collected yet does not run."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def end(self, pids: list[int]) -> list[int]:
+        """End those that still run, so that a failed test leaves nothing; return them."""
+        left = [pid for pid in pids if self.is_running(pid)]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return left
+
+
+@pytest.fixture
+def processes() -> Processes:
+    return Processes()

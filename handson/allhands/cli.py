@@ -51,10 +51,6 @@ def _sentences():
         raise typer.Exit(EXIT_WRONG_USE) from error
 
 
-def _presets(incomplete: str) -> list[str]:
-    return [name for name in configs.PRESETS if name.startswith(incomplete)]
-
-
 @app.command()
 def train(
     preset: Annotated[str, typer.Argument(help=f"One of: {', '.join(configs.PRESETS)}.")],
@@ -164,12 +160,11 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Say what this machine has, and what to mend. Exit code 1 if something is broken."""
-    from allhands.doctor import probes
+    from allhands.doctor import exit_code, probe_all, report
 
-    findings = probes.probe_all()
-    probes.report(findings, as_json=as_json)
-    if any(finding.status == "bad" for finding in findings):
-        raise typer.Exit(1)
+    findings = probe_all()
+    report(findings, as_json=as_json)
+    raise typer.Exit(exit_code(findings))
 
 
 @app.command()

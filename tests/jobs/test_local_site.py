@@ -1,12 +1,10 @@
 """The local site really runs both scripts of a lab: log, parts, exit codes, nothing left."""
 
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -187,24 +185,8 @@ while True:
 """
 
 
-def is_running(pid: int) -> bool:
-    """A process that has ended but was not collected yet does not run."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def end(pids: list[int]) -> list[int]:
-    """End those that still run, so that a failed test leaves nothing; return them."""
-    left = [pid for pid in pids if is_running(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    return left
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_is_left_running_when_submit_is_interrupted(project, number):
+def test_nothing_is_left_running_when_submit_is_interrupted(project, processes, number):
     """Gone: a trainer that ignores SIGTERM, its child in an own session, and the job script."""
     project.python_program("allhands", STUBBORN)
     environment = project.environment(ALLHANDS_GRACE_S="0.3")
@@ -212,12 +194,12 @@ def test_nothing_is_left_running_when_submit_is_interrupted(project, number):
         project.command(LAB), env=environment, stdout=subprocess.PIPE, text=True
     ) as running:
         pids = [int(pid) for pid in project.wait_for("ready", running).split()]
-        assert all(map(is_running, pids))
+        assert all(map(processes.is_running, pids))
         running.send_signal(number)
         try:
             output, _ = running.communicate(timeout=60)
         finally:
-            left = end(pids)
+            left = processes.end(pids)
     assert left == []
     assert running.returncode == 128 + number
     assert "Interrupted: the job was ended" in output

@@ -21,18 +21,6 @@ from allhands.data.corpus import CorpusError, read_pairs
 TSV = b"Hello.\tHallo.\nGo on.\tWeiter.\n"
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Write files into an empty current folder, so that specs and messages are short."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_files(**files):
-        for name, content in files.items():
-            (tmp_path / name.replace("_", ".")).write_bytes(content)
-
-    return write_files
-
-
 def tar(content):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:

@@ -18,18 +18,6 @@ def texts(spec):
     return [(pair.source, pair.target) for pair in read_pairs(spec)]
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Write files into an empty current folder, so that specs and messages are short."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_files(**files):
-        for name, content in files.items():
-            (tmp_path / name.replace("_", ".")).write_bytes(content)
-
-    return write_files
-
-
 # --- good input
 
 

@@ -1,7 +1,6 @@
 """The doctor on the machine at hand: real ranks, a hanging launcher, and nothing left running."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,30 +52,14 @@ while True:
 """
 
 
-def is_running(pid: int) -> bool:
-    """A process that has ended but was not collected yet does not run."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def end(pids: list[int]) -> list[int]:
-    """End those that still run, so that a failed test leaves nothing; return them."""
-    left = [pid for pid in pids if is_running(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    return left
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc to look for processes")
-def test_when_mpiexec_takes_too_long_no_rank_is_left():
+def test_when_mpiexec_takes_too_long_no_rank_is_left(processes):
     """Even ranks that ignore SIGTERM, in sessions of their own, are gone."""
     launcher = str(Path(sys.executable).parent / "mpiexec")
     command = [launcher, "-n", "2", sys.executable, "-c", STUBBORN]
     ran = Machine().run(command, time_limit_s=2)
     pids = [int(line.split()[1]) for line in ran.output.splitlines() if line.startswith("pid ")]
-    assert end(pids) == []
+    assert processes.end(pids) == []
     assert ran.code is None
     assert len(pids) == 2, ran.output
 
