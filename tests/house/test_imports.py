@@ -16,11 +16,12 @@ BELOW = {
     "trace": {"labs", "config"},
     **{
         part: {"labs", "config", "trace"}
-        for part in ("data", "mgwfbp", "triage", "doctor", "launch")
+        for part in ("data", "mgwfbp", "precision", "profile", "triage", "doctor", "launch")
     },
 }
 BELOW["doctor"] |= {"compat"}
-BELOW["model"] = {"labs", "config", "trace", "data", "mgwfbp", "triage", "doctor", "launch"}
+BELOW["model"] = {"labs", "config", "trace", "data", "mgwfbp", "precision", "profile"}
+BELOW["model"] |= {"triage", "doctor", "launch"}
 BELOW["train"] = BELOW["model"] | {"model"}
 BELOW["grade"] = BELOW["train"] | {"train"}
 BELOW["kit"] = BELOW["grade"] | {"grade"}
