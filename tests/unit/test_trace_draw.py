@@ -46,6 +46,12 @@ def test_an_alignment_names_tokens_of_both_languages():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["5", "月"]
 
 
+def test_clouds_of_points_share_their_axes():
+    left, right = draw.points({"made": np.eye(2), "real": np.zeros((3, 2))}).axes
+    assert left.lines[0].get_xydata().tolist() == [[1, 0], [0, 1]]
+    assert (left.get_xlim(), left.get_ylim()) == (right.get_xlim(), right.get_ylim())
+
+
 def test_japanese_text_is_drawn_without_missing_glyphs(tmp_path, recwarn):
     draw.save_svg(draw.alignment(np.eye(2), ["may", "2"], ["月", "八万"]), tmp_path / "a.svg")
     assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]

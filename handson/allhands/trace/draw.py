@@ -185,6 +185,18 @@ def curves(
     return figure
 
 
+def points(clouds: Mapping[str, np.ndarray], title: str = "") -> Picture:
+    """Draw clouds of points, each of shape (n, 2), side by side on the same axes."""
+    with matplotlib.rc_context(STYLE):
+        figure = new_picture(2.6 * len(clouds), 3.0)
+        row = figure.subplots(1, len(clouds), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (name, cloud) in zip(row, clouds.items(), strict=True):
+            axes.plot(*np.asarray(cloud).T, ".", color=OTHERS[0], ms=1.5, alpha=0.5)
+            axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", title=name)
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
+
+
 def timelines(
     plans: Mapping[str, Sequence[Event]], title: str = "", *, unit: str = "ms"
 ) -> Picture:
