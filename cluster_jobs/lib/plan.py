@@ -42,7 +42,7 @@ PBS = Scheduler(
     cancel="qdel {}",
 )
 SCHEDULERS = {"slurm": SLURM, "pbs": PBS}
-HEADER_SELECT = re.compile(r"^#PBS -l (select=)\d+(\S*)", re.MULTILINE)
+HEADER_SELECT = re.compile(r"^#PBS -l select=\d+:ncpus=(\d+):mpiprocs=(\d+)", re.MULTILINE)
 HEADER_TIME = re.compile(r"^#(?:SBATCH --time=|PBS -l walltime=)(\S+)", re.MULTILINE)
 SITE_NAMES = (
     "SCHEDULER LEVEL QUEUE_OPTION QUEUE ACCOUNT_OPTION ACCOUNT GPU_OPTION OPTIONS MODULES"
@@ -99,10 +99,11 @@ def default_site():
         return lines.readline().strip()
 
 
-def read_script(lab, suffix, nodes=None):
+def read_script(lab, suffix, nodes=None, ranks_per_node=None):
     """(path, text, needs) of a lab's script; needs: whole numbers by name.
 
-    nodes: how many instead of the script's own; a lab of one rank takes no more than one.
+    nodes, ranks_per_node: how many instead of the script's own; a lab of one rank takes no more
+    than one. A lab that has GPUs has one a rank.
     """
     path = os.path.join(JOBS, f"{lab}.{suffix}")
     if not os.path.exists(path):
@@ -112,10 +113,19 @@ def read_script(lab, suffix, nodes=None):
         text = script.read()
     needs_line = re.search(r"^#NEEDS (.*)$", text, re.MULTILINE).group(1)
     needs = {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", needs_line)}
+    alone = needs["nodes"] * needs["ranks_per_node"] == 1
     if nodes is not None:
-        if nodes < 1 or (nodes > 1 and needs["nodes"] == 1):
+        if nodes < 1 or (nodes > 1 and alone):
             raise Refusal(f"{lab} was asked to run on {nodes} nodes; it runs on {needs['nodes']}.")
         needs["nodes"] = nodes
+    if ranks_per_node is not None:
+        if ranks_per_node < 1 or (ranks_per_node > 1 and alone):
+            raise Refusal(
+                f"{lab} was asked to run {ranks_per_node} ranks on a node; it runs "
+                f"{needs['ranks_per_node']}."
+            )
+        needs["ranks_per_node"] = ranks_per_node
+        needs["gpus_per_node"] = ranks_per_node if needs["gpus_per_node"] else 0
     needs["ranks"] = needs["nodes"] * needs["ranks_per_node"]
     return os.path.relpath(path, ROOT), text, needs
 
@@ -161,14 +171,15 @@ def site_options(name, site, needs):
     return words
 
 
-def nodes_option(scheduler, needs, text, words):
-    """The option that changes the header's number of nodes, as words."""
+def shape_options(scheduler, needs, text, words):
+    """The options that change the header's number of nodes, and of ranks on a node, as words."""
+    nodes, ranks = needs["nodes"], needs["ranks_per_node"]
     if scheduler is SLURM:
-        return [f"--nodes={needs['nodes']}"]
+        return [f"--nodes={nodes}", f"--ntasks-per-node={ranks}"]
     if any("select=" in word for word in words):  # the site's GPU option says it
         return []
-    before, after = HEADER_SELECT.search(text).groups()
-    return ["-l", f"{before}{needs['nodes']}{after}"]
+    cpus, of_ranks = map(int, HEADER_SELECT.search(text).groups())
+    return ["-l", f"select={nodes}:ncpus={cpus // of_ranks * ranks}:mpiprocs={ranks}"]
 
 
 def free_base(lab):
@@ -185,11 +196,21 @@ def quoted(words):
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def plan(lab, site_name, limit, suffix, trainer_arguments, nodes=None, dry_run=False):
+def plan(
+    lab,
+    site_name,
+    limit,
+    suffix,
+    trainer_arguments,
+    nodes=None,
+    ranks_per_node=None,
+    dry_run=False,
+):
     """Everything about the job, as a `Job`.
 
-    limit, nodes: HH:MM:SS and a number, or None for the script's own; suffix: "slurm", "pbs", or
-    None for the site's; dry_run: the scheduler's command need not be on this machine.
+    limit, nodes, ranks_per_node: HH:MM:SS and numbers, or None for the script's own; suffix:
+    "slurm", "pbs", or None for the site's; dry_run: the scheduler's command need not be on this
+    machine.
     """
     name = site_name or default_site()
     site = read_site(name)
@@ -197,7 +218,7 @@ def plan(lab, site_name, limit, suffix, trainer_arguments, nodes=None, dry_run=F
     if scheduler and suffix not in (None, scheduler.suffix):
         raise Refusal(f"Site '{name}' takes .{scheduler.suffix} scripts, not .{suffix}.")
     suffix = scheduler.suffix if scheduler else suffix or "slurm"
-    script, text, needs = read_script(lab, suffix, nodes)
+    script, text, needs = read_script(lab, suffix, nodes, ranks_per_node)
     if any(word.partition("=")[0] == "--out" for word in trainer_arguments):
         raise Refusal("The job chooses the run folder itself: leave out --out, and see its log.")
     limit_s = seconds(limit or HEADER_TIME.search(text).group(1))
@@ -205,8 +226,8 @@ def plan(lab, site_name, limit, suffix, trainer_arguments, nodes=None, dry_run=F
     command = ["bash", script]
     if scheduler:
         command = scheduler.submit.split() + site_options(name, site, needs)
-        if nodes is not None:
-            command += nodes_option(scheduler, needs, text, command)
+        if (nodes, ranks_per_node) != (None, None):
+            command += shape_options(scheduler, needs, text, command)
         if limit:
             command += scheduler.time.format(limit).split()
         command += scheduler.output.format(base + ".out").split()

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from allhands import config as configs
-from allhands import labs
+from allhands import labs, launch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,8 +33,8 @@ EXIT_INTERRUPTED = 130
 
 
 @contextmanager
-def _sentences():
-    """Turn what the user can mend into one sentence and exit code 2."""
+def _sentences(says: bool = True):
+    """Turn what the user can mend into one sentence (of the rank that says it) and exit code 2."""
     try:
         yield
     except BrokenPipeError:  # the reader, such as `head`, has enough: typer ends quietly
@@ -46,8 +46,9 @@ def _sentences():
             err=True,
         )
         raise typer.Exit(EXIT_WRONG_USE) from error
-    except (ValueError, OSError) as error:
-        typer.echo(f"allhands: {error}", err=True)
+    except (ValueError, OSError, launch.LaunchError) as error:
+        if says:
+            typer.echo(f"allhands: {error}", err=True)
         raise typer.Exit(EXIT_WRONG_USE) from error
 
 
@@ -68,6 +69,14 @@ def train(
     device: Annotated[
         str | None, typer.Option(help="auto, @numpy or @cupy:0. Default: the preset's.")
     ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Start N ranks on this machine. Under mpiexec or srun, leave it out.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
@@ -78,11 +87,15 @@ def train(
     Own text: `--set train=pairs.tsv --set valid=dev.en:dev.ja --set test=test.tsv.gz`.
     Every setting is in the run's `config.json`. Ctrl-C saves and stops after the update or
     evaluation under way; a second Ctrl-C ends at once.
+
+    `allhands train lab2_cpu --ranks 2` trains on two ranks of this machine, and
+    `mpiexec -n 2 allhands train lab2_cpu` (or srun) on those that the launcher starts.
     """
-    from allhands.train import run
+    from allhands.train import parallel, parallel_job, run
     from allhands.train.stop import EXIT_STOPPED, INTERRUPTED
 
-    with _sentences():
+    rank, started = launch.place()
+    with _sentences(says=rank == 0):
         changes = list(settings or []) + ([f"device={device}"] if device else [])
         config = configs.override(configs.preset(preset), changes)
         if resume and out is None:
@@ -91,21 +104,37 @@ def train(
             raise ValueError(f"--stop-after takes seconds greater than 0, saw {stop_after}.")
         if out is not None and not out.strip():
             raise ValueError("--out names the run's folder, and it is empty: give --out DIR.")
-        folder = run.new_folder(preset) if out is None else Path(out)
-        typer.echo(f"run folder: {folder}")
-        again = ["allhands", "train", preset, f"--out={folder}", "--resume"]
-        again += [f"--stop-after={stop_after:g}"] if stop_after is not None else []
-        again += [f"--set={change}" for change in changes]
+        options = [f"--stop-after={stop_after:g}"] if stop_after is not None else []
+        options += [f"--set={change}" for change in changes]
+        if ranks is not None:
+            configs.on_ranks(config, ranks)
+            asked = [f"--out={out}"] * (out is not None) + ["--resume"] * resume
+            code = parallel_job.on_this_machine(["train", preset, *asked, *options], ranks)
+            raise typer.Exit(code)
+        config, comm = parallel_job.join(config, started)
+        first = comm.rank == 0
+        folder = parallel.of_first(Path(out or run.new_folder(preset)), comm)
+        again = ["allhands", "train", preset, f"--out={folder}", "--resume", *options]
+        how = "To go on"
+        if launch.is_ours():
+            again.append(f"--ranks={started}")
+        elif started > 1:
+            how += f", on {started} ranks"
+        say = typer.echo if first else lambda *_, **__: None
+        say(f"run folder: {folder}")
         try:
-            result = run.train(config, folder, resume=resume, stop_after_s=stop_after)
+            with parallel_job.nobody_waits(comm):
+                result = run.train(
+                    config, folder, resume=resume, stop_after_s=stop_after, comm=comm
+                )
         except KeyboardInterrupt:
-            typer.echo(f"Interrupted. To go on: {shlex.join(again)}")
+            say(f"Interrupted. {how}: {shlex.join(again)}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except FloatingPointError as error:
-            typer.echo(f"allhands: {error}", err=True)
+            say(f"allhands: {error}", err=True)
             raise typer.Exit(1) from error
     if not result.finished:
-        typer.echo(f"To go on: {shlex.join(again)}")
+        say(f"{how}: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED if result.reason == INTERRUPTED else EXIT_STOPPED)
 
 
@@ -153,6 +182,42 @@ def summary(
             f"BLEU {line.get('valid_bleu', math.nan):.1f}",
             highlight=False,
         )
+
+
+@app.command()
+def compare(
+    target: Annotated[
+        str, typer.Argument(help="A preset, or a file (.py) that defines build(comm).")
+    ],
+    ranks: Annotated[int, typer.Option(help="How many ranks to compare with one.")],
+    steps: Annotated[int, typer.Option(help="Steps to make before parameters are compared.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End ranks that are not done by then.")
+    ] = 60.0,
+) -> None:
+    """Do N ranks give the answer of one? Say what differs first, and the usual cause.
+
+    Compared are settings, first parameters, samples, a gradient, parameters after some steps, and
+    the evaluation. Exit code 0 only if all is equal. Own script: see `allhands.train.parts`.
+    """
+    from allhands.launch import LaunchError
+    from allhands.train.compare import compare as run_comparison
+
+    with _sentences():
+        try:
+            found = run_comparison(
+                target, ranks, steps=steps, settings=settings or [], time_limit_s=time_limit
+            )
+        except LaunchError as error:
+            raise ValueError(error) from error
+    typer.echo(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if as_json else str(found))
+    if not found.equal:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -236,6 +301,33 @@ def plan(
         typer.echo(json.dumps(comparison.as_dicts()))
     else:
         typer.echo(f"{comparison}\n\n{recommendation(comparison)}")
+
+
+@app.command()
+def profile(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...",
+            help="torch.profiler JSON (may be .gz), nsys export (sqlite, csv) or nvprof csv.",
+        ),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object; a list of them for several traces.")
+    ] = False,
+) -> None:
+    """Are Tensor Cores running? What share of the matrix time, what did not, and why."""
+    from allhands import profile as profiles
+
+    reports = []
+    with _sentences():
+        for path in traces:
+            reports.append(profiles.report(profiles.read(path)))
+    if as_json:
+        found = [one.as_dict() for one in reports]
+        typer.echo(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False))
+    else:
+        typer.echo("\n\n".join(map(str, reports)))
 
 
 @app.command()

@@ -18,6 +18,13 @@ POSITIVE = (
     *("evaluate_every", "evaluate_pairs", "snapshot_every", "learning_rate", "clip_norm"),
 )
 FINITE = ("learning_rate", "last_learning_rate", "clip_norm")
+CHOICES = {
+    "communicator": ("auto", "naive", "flat", "pure_nccl", "non_cuda_aware"),
+    "rate_scaling": ("none", "sqrt", "linear"),
+    "allreduce_dtype": ("float32", "float16"),
+    "precision": ("fp32", "mixed", "fp16"),
+}
+AS_STARTED = 0  # ranks of a preset that runs on as many ranks as are started
 LONGEST = 10_000  # tokens: far above any sentence, far below what fills the memory
 
 
@@ -52,6 +59,13 @@ class TrainConfig:
     evaluate_pairs: int = 200
     snapshot_every: int = 125
     beam_width: int = 1
+    ranks: int = 1
+    communicator: str = "auto"
+    rate_scaling: str = "none"
+    double_buffering: bool = False
+    allreduce_dtype: str = "float32"
+    precision: str = "fp32"
+    loss_scale: str = "dynamic"
 
     def __post_init__(self) -> None:
         for name in POSITIVE:
@@ -75,11 +89,41 @@ class TrainConfig:
                 f"max_length may be {LONGEST} tokens at most: it is {self.max_length}. "
                 f"Give the length of your longest sentences, such as --set max_length=100."
             )
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(known)}: it is {getattr(self, name)!r}. "
+                    f"Give one of them, such as --set {name}={known[0]}."
+                )
+        if self.ranks < 0:
+            raise ValueError(
+                f"ranks must not be negative: it is {self.ranks}. Give --set ranks=2, for example, "
+                f"or 0 for as many as are started."
+            )
+        if self.communicator not in ("auto", "pure_nccl"):
+            for name, plain in (("double_buffering", False), ("allreduce_dtype", "float32")):
+                if getattr(self, name) != plain:
+                    raise ValueError(
+                        f"{name}={getattr(self, name)} needs the communicator pure_nccl, which "
+                        f"needs GPUs: this run has {self.communicator}. Give --set {name}={plain}."
+                    )
+        if not _is_loss_scale(self.loss_scale):
+            raise ValueError(
+                f"loss_scale must be dynamic, none or a positive number: it is {self.loss_scale}. "
+                f"Give one of them, such as --set loss_scale=1024."
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(
                 f"seed must lie between 0 and {2**32 - 1}: it is {self.seed}. "
                 f"Give another, such as --set seed=1."
             )
+
+
+def _is_loss_scale(text: str) -> bool:
+    try:
+        return text in ("dynamic", "none") or 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def lab1_cpu() -> TrainConfig:
@@ -108,8 +152,86 @@ def lab1_real() -> TrainConfig:
     )
 
 
+def lab2_cpu() -> TrainConfig:
+    """Lab 1's translator, data-parallel on CPU ranks: each rank brings its batch of 64 pairs.
+
+    Eight epochs are enough on 1, 2 and 4 ranks alike: 1,000, 504 and 256 updates.
+    """
+    return TrainConfig(
+        preset="lab2_cpu",
+        device="@numpy",
+        ranks=AS_STARTED,
+        communicator="naive",
+        rate_scaling="linear",
+        epochs=8,
+        evaluate_every=128,
+        snapshot_every=128,
+    )
+
+
+def lab2_gpu() -> TrainConfig:
+    """The same on GPUs, one a rank: the wider model of lab1_gpu, and gradients over NCCL."""
+    return TrainConfig(
+        preset="lab2_gpu",
+        n_embed=256,
+        n_hidden=512,
+        batch_size=256,
+        epochs=20,
+        ranks=AS_STARTED,
+        communicator="pure_nccl",
+        rate_scaling="linear",
+    )
+
+
+def lab3_cpu() -> TrainConfig:
+    """The translator in mixed precision, small: a CPU is many times slower in float16."""
+    return TrainConfig(
+        preset="lab3_cpu",
+        device="@numpy",
+        precision="mixed",
+        n_embed=32,
+        n_hidden=48,
+        batch_size=32,
+        epochs=1,
+        learning_rate=6e-3,
+        evaluate_pairs=50,
+    )
+
+
+def lab3_gpu() -> TrainConfig:
+    """Mixed precision for Tensor Cores: a wide model, a large batch, sizes multiples of 8."""
+    return TrainConfig(
+        preset="lab3_gpu",
+        device="@cupy:0",
+        precision="mixed",
+        n_embed=512,
+        n_hidden=2048,
+        batch_size=1024,
+        epochs=40,
+        learning_rate=1e-3,
+        last_learning_rate=5e-5,
+        evaluate_every=80,
+        snapshot_every=80,
+    )
+
+
+def lab3_gpu_fp32() -> TrainConfig:
+    """The same in FP32, to compare with."""
+    return dataclasses.replace(lab3_gpu(), preset="lab3_gpu_fp32", precision="fp32")
+
+
 PRESETS: dict[str, Callable[[], TrainConfig]] = {
-    preset.__name__: preset for preset in (lab1_cpu, lab1_gpu, lab1_real)
+    preset.__name__: preset
+    for preset in (
+        lab1_cpu,
+        lab1_gpu,
+        lab1_real,
+        lab2_cpu,
+        lab2_gpu,
+        lab3_cpu,
+        lab3_gpu,
+        lab3_gpu_fp32,
+    )
 }
 
 
@@ -118,6 +240,20 @@ def preset(name: str) -> TrainConfig:
     if name not in PRESETS:
         raise ValueError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
     return PRESETS[name]()
+
+
+def on_ranks(config: TrainConfig, started: int) -> TrainConfig:
+    """Return `config` as it is for `started` ranks; ValueError if it is a run on another number."""
+    if config.ranks == AS_STARTED:
+        return dataclasses.replace(config, ranks=started)
+    if config.ranks == started:
+        return config
+    ranks = "1 rank" if config.ranks == 1 else f"{config.ranks} ranks"
+    if config.ranks == 1:
+        mend = "Start it on one, or take a preset for several, such as lab2_cpu."
+    else:
+        mend = f"Give --ranks {config.ranks}, or start them with mpiexec -n {config.ranks}."
+    raise ValueError(f"{config.preset} is a run on {ranks} here, and {started} came up. {mend}")
 
 
 def override(config: TrainConfig, assignments: Iterable[str]) -> TrainConfig:
@@ -144,6 +280,11 @@ def _parse(key: str, text: str, kind: type) -> object:
         if text.lower() == "none":
             return None
         kind = next(member for member in typing.get_args(kind) if member is not types.NoneType)
+    if kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() not in words:
+            raise ValueError(f"{key} takes true or false, saw {text!r}.")
+        return words[text.lower()]
     try:
         return kind(text)
     except ValueError:

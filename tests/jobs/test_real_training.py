@@ -1,4 +1,4 @@
-"""The lab's two job scripts train for real: a tiny translator, with `allhands train` itself."""
+"""A lab's two job scripts train for real: a tiny translator, with `allhands train` itself."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 LAB = "lab1_seq2seq"
+PARALLEL = "lab2_dataparallel"
 TINY = {
     **dict.fromkeys(("train", "valid", "test"), "pairs.tsv"),
     **{"batch_size": 4, "n_embed": 4, "n_hidden": 4, "epochs": 1, "evaluate_pairs": 1},
@@ -66,3 +67,26 @@ def test_a_training_that_stops_in_time_goes_on_in_the_next_part(training, kind):
     assert re.findall(r"part (\d), on", log) == ["1", "2", "3", "4", "5"]
     assert re.findall(r"resume from .*snapshot_iter_(\d)", log) == ["2", "4", "6", "8"]
     assert training.only("runs/lab1_seq2seq/*/result.json").exists()
+
+
+@pytest.fixture
+def on_two_ranks(training):
+    """The launcher of this environment, which the site's `mpiexec` stands for."""
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    training.program("mpiexec", f'#!/bin/bash\nexec "{mpiexec}" "$@"\n')
+    return training
+
+
+@pytest.mark.parametrize("kind", ["slurm", "pbs"])
+def test_lab_2_trains_on_two_ranks_in_parts(on_two_ranks, kind):
+    """Twelve pairs, six a rank: two updates an epoch, and two a part."""
+    (on_two_ranks.programs / "allhands").unlink()
+    on_two_ranks.python_program("allhands", TWO_UPDATES)
+    words = ["--script", kind, "--", *SETTINGS, "--set", "epochs=2"]
+    ran = on_two_ranks.submit(PARALLEL, *words)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    log = on_two_ranks.only("runs/jobs/*.log").read_text()
+    assert re.findall(r"part (\d), on", log) == ["1", "2"]
+    assert re.findall(r"resume from .*snapshot_iter_(\d)", log) == ["2"]
+    result = json.loads(on_two_ranks.only("runs/lab2_dataparallel/*/result.json").read_text())
+    assert (result["ranks"], result["n_updates"]) == (2, 4)

@@ -184,7 +184,10 @@ def test_wrong_use_of_the_command_line_is_code_2(project):
 
 @pytest.mark.parametrize(
     ("site", "words"),
-    [("slurm-generic", "--nodes=4"), ("pbs-generic", "-l select=4:ncpus=4:mpiprocs=1")],
+    [
+        ("slurm-generic", "--nodes=4 --ntasks-per-node=1"),
+        ("pbs-generic", "-l select=4:ncpus=4:mpiprocs=1"),
+    ],
 )
 def test_more_nodes_change_the_header_s_number_and_the_ranks(project, site, words):
     account = {"ALLHANDS_QUEUE": "q", "ALLHANDS_ACCOUNT": "a"}
@@ -195,6 +198,23 @@ def test_more_nodes_change_the_header_s_number_and_the_ranks(project, site, word
 
 
 @pytest.mark.parametrize(
+    ("site", "level", "words"),
+    [
+        ("slurm-generic", "gpu", "--gres=gpu:4 --nodes=2 --ntasks-per-node=4"),
+        ("pbs-generic", "gpu", "-l select=2:ncpus=4:mpiprocs=4:ngpus=4"),
+        ("pbs-generic", "cpu", "-l select=2:ncpus=16:mpiprocs=4"),
+    ],
+)
+def test_eight_ranks_on_two_nodes(project, site, level, words):
+    """With a GPU each, where the level has GPUs; a script of two ranks has four CPUs for each."""
+    lab = ["lab2_dataparallel", "--site", site, "--nodes", "2", "--ranks-per-node", "4"]
+    ran = project.submit(*lab, "--dry-run", **PLACE, ALLHANDS_LEVEL=level)
+    assert ran.returncode == 0, ran.stderr
+    assert f" {words} " in ran.stdout
+    assert "ALLHANDS_RANKS=8" in ran.stdout
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (
@@ -202,6 +222,11 @@ def test_more_nodes_change_the_header_s_number_and_the_ranks(project, site, word
             "lab1_seq2seq was asked to run on 2 nodes; it runs on 1.",
         ),
         (("lab4_mgwfbp", "--nodes", "0"), "asked to run on 0 nodes"),
+        (
+            ("lab1_seq2seq", "--ranks-per-node", "2"),
+            "lab1_seq2seq was asked to run 2 ranks on a node; it runs 1.",
+        ),
+        (("lab2_dataparallel", "--ranks-per-node", "0"), "asked to run 0 ranks on a node"),
         (("lab1_seq2seq", "--", "--out", "mine"), "The job chooses the run folder itself"),
         (("lab1_seq2seq", "--", "--out=mine"), "The job chooses the run folder itself"),
     ],

@@ -46,6 +46,8 @@ def test_help_names_every_command(allhands):
         (["train", "lab1_cpu", "--resume"], "--resume needs the run's folder"),
         (["train", "lab1_cpu", "--stop-after", "-1"], "--stop-after takes seconds greater than 0"),
         (["train", "lab1_cpu", "--set", "train=nothing.tsv"], "nothing.tsv"),
+        (["train", "lab1_cpu", "--ranks", "2"], "lab1_cpu is a run on 1 rank here, and 2 came up"),
+        (["train", "lab2_cpu", "--set", "communicator=flat"], "no communicator 'flat' here"),
         (["translate", "no/such/run", "one"], "is not the config of a run"),
         (["summary", "no/such/run"], "no/such/run/metrics.jsonl cannot be read: No such file"),
         (["grade", "no/such/notebook.ipynb"], "no/such/notebook.ipynb"),
@@ -58,6 +60,15 @@ def test_what_cannot_be_done_gets_one_sentence_and_code_2(allhands, words, sente
     said = result.stderr.strip().splitlines()
     assert len(said) == 1
     assert sentence in said[0]
+
+
+def test_of_several_ranks_one_says_what_is_wrong(allhands, monkeypatch):
+    """lab1_cpu under `mpiexec -n 2`: both end with 2, and rank 0 says why."""
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank, sentence in (("0", "a run on 1 rank here, and 2 came up"), ("1", "")):
+        monkeypatch.setenv("PMI_RANK", rank)
+        said = allhands("train", "lab1_cpu", code=2).stderr
+        assert sentence in said if sentence else said == ""
 
 
 def test_train_stops_with_85_and_resumes_to_0(allhands, tmp_path):

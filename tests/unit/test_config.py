@@ -25,7 +25,7 @@ def test_override_reads_each_value_by_the_type_of_its_setting():
 @pytest.mark.parametrize(
     ("assignment", "sentence"),
     [
-        ("sed=7", "no setting 'sed'. The settings are: batch_size"),
+        ("sed=7", "no setting 'sed'. The settings are: allreduce_dtype, batch_size"),
         ("seed", "Expected key=value, saw 'seed'"),
         ("seed=seven", "seed takes a value of type int, saw 'seven'"),
         ("epochs=0", "epochs must be greater than 0"),

@@ -218,5 +218,5 @@ def test_a_model_spoilt_by_its_last_update_leaves_no_result(config, tmp_path):
 
 
 def test_an_evaluation_needs_a_pair_with_two_sides(whole):
-    with pytest.raises(ValueError, match="at least one, saw 0 and 0"):
+    with pytest.raises(ValueError, match="at least one pair with text on both sides"):
         Translator.load(whole).evaluate([Pair("one", " ", "x:1")])

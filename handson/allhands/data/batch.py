@@ -63,6 +63,17 @@ def collate(pairs: Sequence[tuple[Ids, Ids]]) -> Batch:
     )
 
 
+def batch_of(store: Store, numbers: Sequence[int] | np.ndarray) -> Batch:
+    """Make a Batch of the pairs of `store` with these numbers, in this order.
+
+    No numbers give one row of padding with `n_tokens` 0, whose loss and gradient are 0: a rank that
+    has no pairs left takes part in a step with it.
+    """
+    if len(numbers) == 0:
+        return Batch(pad([[EOS]]), pad([[BOS]]), pad([[PAD]]), n_tokens=0)
+    return collate([(store.source(i), store.target(i)) for i in numbers])
+
+
 class BatchIterator:
     """Batches of a store, epoch after epoch; speaks the protocol of `chainer.iterators`.
 
@@ -135,7 +146,7 @@ class BatchIterator:
         self.is_new_epoch = self.current_position == self.n_batches
         if self.is_new_epoch:
             self.epoch, self.current_position = self.epoch + 1, 0
-        return collate([(self.store.source(i), self.store.target(i)) for i in indices])
+        return batch_of(self.store, indices)
 
     next = __next__
 
@@ -158,14 +169,7 @@ class BatchIterator:
         position = int(serializer("current_position", self.current_position))
         is_new_epoch = bool(serializer("is_new_epoch", self.is_new_epoch))
         previous = float(serializer("previous_epoch_detail", self._previous_epoch_detail))
-        mine = {
-            "seed": self.seed,
-            "n_pairs": len(self.store),
-            "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle),
-            "pool": self.pool,
-        }
-        for name, now in mine.items():
+        for name, now in self._decides_order().items():
             then = int(serializer(name, now))
             if position > 0 and then != now:
                 raise ValueError(
@@ -176,6 +180,15 @@ class BatchIterator:
         self.epoch, self.current_position, self.is_new_epoch = epoch, position, is_new_epoch
         self._previous_epoch_detail = previous
         self._order_epoch = -1
+
+    def _decides_order(self) -> dict[str, int]:
+        return {
+            "seed": self.seed,
+            "n_pairs": len(self.store),
+            "batch_size": self.batch_size,
+            "shuffle": int(self.shuffle),
+            "pool": self.pool,
+        }
 
     def finalize(self) -> None:
         """Nothing is held open; here because Chainer calls it."""

@@ -8,7 +8,7 @@ When the call is over, whatever way it ends, nothing of the job is left running.
 is an exception whose text names the rank and the cause.
 """
 
-from allhands.launch.job import LaunchError, expect_world
+from allhands.launch.job import LaunchError, expect_world, is_ours, place
 from allhands.launch.report import Finished, Line, RanksFailed, TimeUp, WrongWorld
 from allhands.launch.start import mpirun, torchrun
 
@@ -20,6 +20,8 @@ __all__ = [
     "TimeUp",
     "WrongWorld",
     "expect_world",
+    "is_ours",
     "mpirun",
+    "place",
     "torchrun",
 ]

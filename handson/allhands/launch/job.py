@@ -122,6 +122,22 @@ def world(environ: Mapping[str, str]) -> tuple[str, int, int] | None:
     return None
 
 
+def is_ours() -> bool:
+    """True in a rank that `mpirun` or `torchrun` of this package started."""
+    return JOB in os.environ
+
+
+def place(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """(rank, size) of this process as its launcher or job script says; (0, 1) if none does.
+
+    It is known before any MPI starts. What counts for work is the size of the communicator.
+    """
+    if seen := world(environ):
+        return seen[1:]
+    rank = environ.get("PMIX_RANK", environ.get("SLURM_PROCID", 0))
+    return int(rank), int(environ.get(SCHEDULED_RANKS, 1))
+
+
 def expect_world(comm: object) -> None:
     """Raise LaunchError if `comm` (with Get_size or size) has not the size that was asked for.
 

@@ -8,17 +8,18 @@ environment is not passed on; for ranks on several nodes there are the job scrip
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import allhands
 from allhands.launch import mpi
-from allhands.launch.job import POLL_S, Job, LaunchError
+from allhands.launch.job import POLL_S, Job, LaunchError, kill
 from allhands.launch.report import Finished, judge
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -37,6 +38,7 @@ def mpirun(
     env: Mapping[str, str] | None = None,
     python: str | Path = sys.executable,
     mpiexec: str | Path | None = None,
+    pass_on: Collection[int] = (),
 ) -> Finished:
     """Run `ranks` ranks of a program under mpiexec; return when all have ended.
 
@@ -45,6 +47,8 @@ def mpirun(
     threads: for arithmetic, a rank. echo: print the ranks' lines as they come, "[rank] line".
     cwd, env: the ranks' folder, and what is added to their environment.
     python, mpiexec: the interpreter and the launcher; None looks beside `python`, then in PATH.
+    pass_on: signals that go to the ranks when this process hears them, so that they can save and
+    stop; a second one of a kind does what it always does. In the main thread only.
 
     Raises RanksFailed if a rank failed, TimeUp if the time was up (both know the output so far),
     WrongWorld if the ranks did not find each other, LaunchError if they could not be started.
@@ -54,7 +58,7 @@ def mpirun(
     found = mpi.find(str(python), None if mpiexec is None else str(mpiexec))
     wanted = found.environ() | threads_environ(threads) | dict(env or {})
     command = [*found.command(ranks), *program]
-    return run(command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec)
+    return run(command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec, pass_on)
 
 
 def torchrun(
@@ -113,6 +117,7 @@ def run(
     cwd: str | Path | None,
     wanted: Mapping[str, str],
     launcher: str,
+    pass_on: Collection[int] = (),
 ) -> Finished:
     """Start a launcher under a keeper, wait, and read the records."""
     job = Job(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix="allhands-job-")), ranks)
@@ -134,10 +139,11 @@ def run(
                 start_new_session=True,  # Ctrl-C reaches this process alone
             )
         shown: dict[str, int] = {}
-        while keeper.poll() is None:
-            if echo:
-                print_news(job, shown)
-            time.sleep(POLL_S)
+        with passing_on(job, pass_on):
+            while keeper.poll() is None:
+                if echo:
+                    print_news(job, shown)
+                time.sleep(POLL_S)
         if echo:
             print_news(job, shown)
         record = job.read("keeper.ended")
@@ -147,6 +153,28 @@ def run(
         return judge(job, record, time_limit_s, launcher)
     finally:
         clean_up(job, keeper)
+
+
+@contextlib.contextmanager
+def passing_on(job: Job, numbers: Collection[int]) -> Iterator[None]:
+    """Within the block, the first signal of each kind goes to the ranks that run, if all do."""
+
+    def hear(number: int, _) -> None:
+        signal.signal(number, before[number])
+        pids = [job.read(path.name)["pid"] for path in job.folder.glob("rank*.pid")]
+        if len(pids) == job.ranks:
+            kill(pids, number)
+        else:  # too early: nothing is worth saving
+            os.kill(os.getpid(), number)
+
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def clean_up(job: Job, keeper: subprocess.Popen | None) -> None:

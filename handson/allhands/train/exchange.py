@@ -1,18 +1,21 @@
 """How does ChainerMN exchange gradients? Its own communicator, with a record of when it speaks.
 
-ChainerMN's multi-node optimizer averages all gradients in one packed all-reduce, after the backward
-pass: the single bucket. A merged exchange would have to start during the backward pass. Chainer
-offers no public place for that: `Variable.backward` keeps the gradients of parameters to itself and
-hands them over (`param.grad`) when the whole pass is over.
+ChainerMN's multi-node optimizer averages all gradients at one time, after the backward pass: the
+single bucket. `pure_nccl` packs them into one message; `naive` sends one message a parameter, all
+in one go. A merged exchange would have to start during the backward pass. Chainer offers no public
+place for that: `Variable.backward` keeps the gradients of parameters to itself and hands them over
+(`param.grad`) when the whole pass is over.
 
     mpiexec -n 2 python -m allhands.train.exchange --out FOLDER
 
-trains the translator of lab 1 for a few steps on each rank's share of the pairs, and leaves the
-events of all ranks in FOLDER. Conventions: as in trace/events.py.
+trains the translator of lab 1 for a few steps on batches that each rank draws for itself, and
+leaves the events of all ranks in FOLDER. Conventions: as in trace/events.py; the ranks' clocks have
+one zero.
 """
 
 import argparse
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import chainer
@@ -20,44 +23,88 @@ import chainermn
 
 from allhands import config as configs
 from allhands import launch
-from allhands.data.batch import BatchIterator
+from allhands.data.batch import Batch, BatchIterator, Store, collate
 from allhands.trace.events import Recorder
 from allhands.train import device as devices
-from allhands.train.build import open_corpus
+from allhands.train.build import Corpus, open_corpus
 from allhands.train.excepthook import end_job_on_error
+from allhands.train.recorder import RecordedCommunicator
 from allhands.train.translator import Translator
 
-
-class RecordedCommunicator:
-    """A ChainerMN communicator; each averaging of gradients is an event `communicate`."""
-
-    def __init__(self, communicator, recorder: Recorder) -> None:
-        self._communicator = communicator
-        self._recorder = recorder
-
-    def __getattr__(self, name: str):
-        return getattr(self._communicator, name)
-
-    def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
-        """Average the gradients of all parameters over the ranks, in one all-reduce."""
-        with self._recorder.span("communicate", "all"):
-            self._communicator.multi_node_mean_grad(model, zero_fill)
+DRAWN_SEED = 1
 
 
-def train_steps(communicator, recorder: Recorder, n_steps: int, *, batch_size: int = 64) -> None:
+def common_recorder(
+    communicator, clock: Callable[[], float] = time.perf_counter, path: Path | None = None
+) -> Recorder:
+    """Return a recorder whose zero is the same moment on every rank. A collective call.
+
+    Within one machine the ranks read one clock, and take rank 0's zero. On several machines each
+    takes the end of a barrier as zero, which is good to some tens of microseconds.
+    """
+    comm = communicator.mpi_comm
+    comm.Barrier()
+    zero_s = clock()
+    if communicator.inter_size == 1:
+        zero_s = comm.bcast(zero_s)
+    return Recorder(communicator.rank, clock, path, start_s=clock() - zero_s)
+
+
+def cut_batches(
+    store: Store, n_rows: int, rank: int, parts: int, *, seed: int = DRAWN_SEED
+) -> Iterator[Batch]:
+    """Cut batches of `n_rows` pairs into `parts` of equal size; yield part `rank` of each.
+
+    The pairs of a batch are sorted by length and dealt out like cards, so that the parts have
+    nearly the same lengths and no rank waits long. An epoch's last batch is left out if it is
+    smaller. Raises ValueError if the rows cannot be dealt out evenly, or if there are too few.
+    """
+    if n_rows % parts or n_rows < parts:
+        raise ValueError(
+            f"A batch of {n_rows} pairs cannot be cut into {parts} equal parts. Give a multiple of "
+            f"{parts}."
+        )
+    if len(store) < n_rows:
+        raise ValueError(
+            f"The store holds {len(store)} pairs, fewer than one batch of {n_rows}. Give a smaller "
+            f"batch."
+        )
+    batches = BatchIterator(store, n_rows, seed=seed)
+    epoch = 0
+    while True:
+        for rows in batches.order(epoch):
+            if len(rows) == n_rows:
+                yield collate([(store.source(i), store.target(i)) for i in rows[rank::parts]])
+        epoch += 1
+
+
+def train_steps(
+    communicator,
+    recorder: Recorder,
+    n_steps: int,
+    *,
+    batch_size: int = 64,
+    batches: Iterator[Batch] | None = None,
+    corpus: Corpus | None = None,
+    device: str = "@numpy",
+    double_buffering: bool = False,
+) -> None:
     """Train lab1_cpu's model for `n_steps` updates on every rank; record the parts of each step.
 
-    Every rank draws its own batches. The first call of ChainerMN's optimizer hands rank 0's
-    parameters to all, and updates nothing; it is step 0.
+    Without `batches` every rank draws its own, of `batch_size` pairs. The first call of ChainerMN's
+    optimizer hands rank 0's parameters to all, and updates nothing; it is step 0. `corpus`: what
+    `open_corpus(lab1_cpu)` gave, if it is there already. With `double_buffering` (communicator
+    `pure_nccl` only) no event says when the exchange runs: it runs beside the next step.
     """
-    config = configs.override(configs.lab1_cpu(), [f"batch_size={batch_size}"])
-    corpus = open_corpus(config)
+    config = configs.override(configs.lab1_cpu(), [f"batch_size={batch_size}", f"device={device}"])
+    corpus = corpus or open_corpus(config)
     translator = Translator.new(config, corpus.source_vocab, corpus.target_vocab)
-    recorded = RecordedCommunicator(communicator, recorder)
+    recorded = communicator if double_buffering else RecordedCommunicator(communicator, recorder)
     adam = chainer.optimizers.Adam(config.learning_rate)
-    optimizer = chainermn.create_multi_node_optimizer(adam, recorded)
+    optimizer = chainermn.create_multi_node_optimizer(adam, recorded, double_buffering)
     optimizer.setup(translator.model)
-    batches = BatchIterator(corpus.train, batch_size, seed=1 + communicator.rank)
+    if batches is None:
+        batches = BatchIterator(corpus.train, batch_size, seed=DRAWN_SEED + communicator.rank)
     for step in range(n_steps + 1):
         recorder.step = step
         with recorder.span("batch"):
@@ -67,7 +114,12 @@ def train_steps(communicator, recorder: Recorder, n_steps: int, *, batch_size: i
         with recorder.span("backward"):
             translator.model.cleargrads()
             loss.backward()
+        start_s = recorder.now_s()
+        n_before = len(recorder.events)
         optimizer.update()
+        for exchanged in recorder.events[n_before:]:
+            start_s = exchanged.end_s
+        recorder.add("update", "", start_s, recorder.now_s())
 
 
 def main() -> None:
@@ -81,8 +133,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"events.rank{communicator.rank}.jsonl"
     path.unlink(missing_ok=True)
-    communicator.mpi_comm.Barrier()  # one zero of time for all ranks
-    recorder = Recorder(communicator.rank, time.perf_counter, path)
+    recorder = common_recorder(communicator, path=path)
     train_steps(communicator, recorder, options.steps)
     recorder.flush()
 

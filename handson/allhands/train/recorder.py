@@ -1,4 +1,4 @@
-"""What the device did when: Chainer's hooks, written as the events of `allhands.trace`.
+"""What the device and the link did when, written as the events of `allhands.trace`.
 
 A GPU works behind the program's back: a call returns before the work is done. The clock made here
 waits for the device, so that a span ends when its work has ended. That costs a little speed.
@@ -58,3 +58,19 @@ class FunctionSpans(chainer.FunctionHook):
         start_s = self._starts_s.pop()
         if not self._starts_s:
             self._recorder.add(what, function.label, start_s, self._recorder.now_s())
+
+
+class RecordedCommunicator:
+    """A ChainerMN communicator; each averaging of gradients is an event `communicate`."""
+
+    def __init__(self, communicator, recorder: Recorder) -> None:
+        self._communicator = communicator
+        self._recorder = recorder
+
+    def __getattr__(self, name: str):
+        return getattr(self._communicator, name)
+
+    def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
+        """Average the gradients of all parameters over the ranks."""
+        with self._recorder.span("communicate", "all"):
+            self._communicator.multi_node_mean_grad(model, zero_fill)

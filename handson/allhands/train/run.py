@@ -5,11 +5,18 @@ The folder `runs/<preset>/<time>/` holds all that the run says; every other prog
     config.json                 the run, complete
     source.vocab, target.vocab  one token a line
     metrics.jsonl               a line an update (loss per token), and a line an evaluation
-    events.rank0.jsonl          how long each part of each step took
+    events.rank0.jsonl          how long each part of each step took; a file a rank
     snapshot_iter_N             the newest two; `--resume` goes on from the newest
     model.npz, result.json      the end: parameters, and quality on the test pairs
     log                         what was said on the way
     lock                        keeps the folder for one process at a time
+
+On several ranks, rank 0 alone reads and writes the folder, but for the events. Its snapshot is
+that of all: parameters and optimizer are equal, and a rank's place in its own pairs is the same
+number. So a run goes on exactly, on as many ranks as it began with. Another number is refused, at
+an epoch's border too: the ranks share out the pairs, and they decide how many steps an epoch has,
+and the learning rate. (With double buffering one gradient is on its way when a run stops: that one
+is lost.)
 """
 
 import json
@@ -19,7 +26,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -32,10 +40,14 @@ from allhands.config import TrainConfig
 from allhands.data.corpus import read_pairs
 from allhands.data.vocab import Vocab
 from allhands.trace.events import Recorder
-from allhands.train import lock, snapshot, watch
+from allhands.train import lock, parallel, snapshot, watch
+from allhands.train.alone import ALONE
 from allhands.train.build import Corpus, build, n_updates, open_corpus
+from allhands.train.exchange import common_recorder
+from allhands.train.parallel_job import AllRefuse, together
+from allhands.train.parallel_parts import device_for, digest
 from allhands.train.progress import ShowProgress
-from allhands.train.recorder import device_clock
+from allhands.train.recorder import RecordedCommunicator, device_clock
 from allhands.train.stop import StopTrigger
 from allhands.train.translator import Evaluation, Translator
 
@@ -64,64 +76,86 @@ def train(
     stop_after_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
     console: Console | None = None,
+    comm=ALONE,
 ) -> Result:
     """Run `config` in `folder` to its end, or until `stop_after_s` or a signal stops it.
 
     With `resume`, go on from the newest snapshot in `folder`, or start if there is none. The time
-    limit counts from this call; SIGINT, SIGTERM and SIGUSR1 ask for the same orderly stop.
+    limit counts from this call; SIGINT, SIGTERM and SIGUSR1 ask for the same orderly stop. On
+    several ranks each calls this with its `comm` (see `parallel_job.join`), and one rank's signal
+    or clock stops all.
 
     Raises ValueError, before anything is written, if the folder holds another run, and
     CorpusError (a ValueError) for text that cannot be read. Raises ValueError too if another
     process trains in the folder, or if a file that it holds is damaged.
     """
-    stop = StopTrigger(config.epochs, stop_after_s, clock)
+    config = configs.on_ranks(config, comm.size)
+    stop = StopTrigger(config.epochs, stop_after_s, clock, comm)
     start = (time.perf_counter(), time.process_time())
-    console = console or Console()
-    vocabs = _look_into(folder, config, resume)
-    if vocabs and (folder / "result.json").exists():
-        n_done = _n_updates_of(folder / "result.json")
+    first = parallel.speaks(comm)
+    console = console if console and first else Console(quiet=not first)
+    vocabs = n_done = None
+    with together(comm):
+        if first:
+            vocabs = _look_into(folder, config, resume)
+            if vocabs and (folder / "result.json").exists():
+                n_done = _n_updates_of(folder / "result.json")
+    vocabs, n_done = parallel.of_first((vocabs, n_done), comm)
+    if n_done is not None:
         console.print(f"The run in {folder} is finished: nothing to resume.", highlight=False)
         return Result(folder, True, None, n_done)
-    corpus = open_corpus(config, vocabs)
-    translator = Translator.new(config, corpus.source_vocab, corpus.target_vocab)
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock.held(folder):
-        with snapshot.writing(folder):
-            corpus.source_vocab.save(folder / "source.vocab")
-            corpus.target_vocab.save(folder / "target.vocab")
-            configs.save(config, folder / "config.json")
-        return _run(translator, corpus, folder, stop, start, console)
+    with together(comm):
+        corpus = open_corpus(config, vocabs)
+        device = device_for(config.device, comm)
+        on_device = replace(config, device=device)
+        translator = Translator.new(on_device, corpus.source_vocab, corpus.target_vocab)
+    _agree_on(corpus, comm)
+    with ExitStack() as holding:
+        with together(comm):
+            folder.mkdir(parents=True, exist_ok=True)
+            if first:
+                holding.enter_context(lock.held(folder))
+                with snapshot.writing(folder):
+                    corpus.source_vocab.save(folder / "source.vocab")
+                    corpus.target_vocab.save(folder / "target.vocab")
+                    configs.save(config, folder / "config.json")
+        return _run(config, translator, corpus, folder, stop, start, console, comm)
 
 
 def _run(
+    config: TrainConfig,
     translator: Translator,
     corpus: Corpus,
     folder: Path,
     stop: StopTrigger,
     start: tuple[float, float],
     console: Console,
+    comm,
 ) -> Result:
     """Train from the newest snapshot on; `start` is the wall and CPU time of the run's begin."""
-    config = translator.config
-    old = snapshot.find(folder)
-    left_s = watch.forget_after(folder, snapshot.number(old[-1]) if old else 0)
-    recorder = Recorder(
-        0, device_clock(translator.device), folder / "events.rank0.jsonl", start_s=left_s
-    )
+    first = parallel.speaks(comm)
+    saved = _newest(folder, comm)
+    recorder = _recorder(folder, translator, saved[0] if saved else 0, comm)
     last = n_updates(config, corpus.train)
-    log = watch.Log(folder / "log", console)
-    trainer = build(config, translator, corpus.train, recorder, stop, folder)
-    metrics = watch.WriteMetrics(folder / "metrics.jsonl")
-    save = watch.Save(folder, recorder)
-    trainer.extend(metrics)
+    log = watch.Log(folder / "log" if first else None, console)
+    recorded = comm is not ALONE and not config.double_buffering
+    speaker = RecordedCommunicator(comm, recorder) if recorded else comm
+    trainer = build(config, translator, corpus.train, recorder, stop, folder, speaker)
+    metrics = watch.WriteMetrics(folder / "metrics.jsonl") if first else None
+    save = watch.Save(folder, recorder) if first else watch.Flush(recorder)
     trainer.extend(
-        watch.Evaluate(translator, corpus.valid, metrics, recorder, log),
+        watch.Evaluate(translator, corpus.valid, metrics, recorder, log, comm),
         trigger=(min(config.evaluate_every, last), "iteration"),
     )
     trainer.extend(save, trigger=(config.snapshot_every, "iteration"))
-    trainer.extend(ShowProgress(last, console))
-    if old:
-        log.say(f"resume from {snapshot.load_newest(folder, trainer)}")
+    if first:
+        trainer.extend(metrics)
+        trainer.extend(ShowProgress(last, console))
+    if saved:
+        path = folder / f"snapshot_iter_{saved[0]}"
+        with together(comm):
+            snapshot.load(path, trainer, saved[1])
+        log.say(f"resume from {path}")
     if corpus.train.dropped:
         log.say(
             f"{corpus.train.dropped} training pairs are left out: a side is blank, or has more "
@@ -135,20 +169,67 @@ def _run(
             watch.flush(recorder)
             update = trainer.updater.iteration
             if not stop.finished(trainer):
-                return _stop(trainer, save, folder, stop.reason, log)
-        snapshot.write_npz(folder / "model.npz", translator.model)
-        test = translator.evaluate(read_pairs(config.test))
+                with together(comm):
+                    return _stop(trainer, save, folder, stop.reason, log)
+        with together(comm):
+            if first:
+                snapshot.write_npz(folder / "model.npz", translator.model)
+        test = watch.shared_evaluation(translator, read_pairs(config.test), comm)
     except BaseException as error:
         watch.note_failure(log, recorder, folder, error)
         raise
     log.say(f"test: {watch.in_words(test)}")
     used = {
+        "ranks": comm.size,
         "wall_s": time.perf_counter() - start[0],
         "cpu_s": time.process_time() - start[1],
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    _write_result(folder, translator, update, test, used)
+    with together(comm):
+        if first:
+            _write_result(folder, translator, update, test, used)
     return Result(folder, True, None, update, test)
+
+
+def _newest(folder: Path, comm) -> tuple[int, bytes] | None:
+    """Read the newest snapshot on rank 0: its update and its content, on all ranks."""
+    found = None
+    with together(comm):
+        if parallel.speaks(comm) and (paths := snapshot.find(folder)):
+            found = snapshot.number(paths[-1]), paths[-1].read_bytes()
+    return parallel.of_first(found, comm)
+
+
+def _recorder(folder: Path, translator: Translator, update: int, comm) -> Recorder:
+    """Return the recorder of this rank, going on after `update`; all ranks have one clock."""
+    path = folder / f"events.rank{comm.rank}.jsonl"
+    with together(comm):
+        if parallel.speaks(comm):
+            watch.forget_metrics_after(folder, update)
+        left_s = watch.forget_events_after(path, update)
+    left_s = max(parallel.of_all(left_s, comm))
+    clock = device_clock(translator.device)
+    if comm is not ALONE:
+        left_s += common_recorder(comm, clock).now_s()
+    return Recorder(comm.rank, clock, path, start_s=left_s)
+
+
+def _agree_on(corpus: Corpus, comm) -> None:
+    """Raise AllRefuse if a rank has read other text than rank 0, or if the pairs are too few."""
+    mine = len(corpus.train), digest(corpus.source_vocab), digest(corpus.target_vocab)
+    read = parallel.of_all(mine, comm)
+    others = [rank for rank, seen in enumerate(read) if seen != read[0]]
+    if others:
+        raise AllRefuse(
+            f"Rank {others[0]} has read other training pairs than rank 0 "
+            f"({read[others[0]][0]} and {read[0][0]}, or with other words). Put the same files on "
+            f"all nodes."
+        )
+    if len(corpus.train) < comm.size:
+        raise AllRefuse(
+            f"{len(corpus.train)} training pairs are too few for {comm.size} ranks: each needs "
+            f"one. Start fewer ranks, or give more text."
+        )
 
 
 def _stop(trainer, save: watch.Save, folder: Path, reason: str, log: watch.Log) -> Result:
@@ -180,7 +261,14 @@ def _look_into(folder: Path, config: TrainConfig, resume: bool) -> tuple[Vocab, 
         raise ValueError(
             f"{folder} already holds a run. Give --resume to go on with it, or another --out."
         )
-    changed = configs.differences(configs.load(folder / "config.json"), config)
+    begun = configs.load(folder / "config.json")
+    if begun.ranks != config.ranks:
+        raise ValueError(
+            f"{folder} holds a run on {begun.ranks} rank{'s' * (begun.ranks > 1)}, and "
+            f"{config.ranks} came up. The ranks share out the pairs and decide the learning rate, "
+            f"so a run goes on with as many: start {begun.ranks}, or give another --out."
+        )
+    changed = configs.differences(begun, config)
     changed = [line for line in changed if not line.startswith(("device:", "test:"))]
     if changed:
         raise ValueError(

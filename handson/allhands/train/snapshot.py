@@ -97,8 +97,17 @@ def load_newest(folder: Path, trainer: chainer.training.Trainer) -> Path | None:
     snapshots = find(folder)
     if not snapshots:
         return None
-    _load(snapshots[-1], trainer, trainer.updater.get_optimizer("main").target, MODEL)
+    load(snapshots[-1], trainer)
     return snapshots[-1]
+
+
+def load(path: Path, trainer: chainer.training.Trainer, archive: bytes | None = None) -> None:
+    """Put the snapshot at `path` into `trainer`, or its content `archive`, if another rank read it.
+
+    Raises ValueError if it cannot be read into this trainer.
+    """
+    model = trainer.updater.get_optimizer("main").target
+    _load(path, trainer, model, MODEL, archive=archive)
 
 
 def load_model(folder: Path, model: chainer.Link) -> None:
@@ -114,14 +123,23 @@ def load_model(folder: Path, model: chainer.Link) -> None:
         raise ValueError(f"{folder} holds no model yet: the run has saved no snapshot.")
 
 
-def _load(path: Path, target: object, model: chainer.Link, inside: str = "", at: str = "") -> None:
+def _load(
+    path: Path,
+    target: object,
+    model: chainer.Link,
+    inside: str = "",
+    at: str = "",
+    archive: bytes | None = None,
+) -> None:
     """Read `target` from `path` at `at`, if the parameters there, `inside`, fit `model`."""
     try:
-        with np.load(path) as saved:
+        file = path if archive is None else io.BytesIO(archive)
+        with np.load(file) as saved:
             named = [(name, p.shape) for name, p in model.namedparams()]
             others = [name for name, shape in named if saved[inside + name[1:]].shape != shape]
         if not others:
-            chainer.serializers.load_npz(path, target, path=at)
+            file = path if archive is None else io.BytesIO(archive)
+            chainer.serializers.load_npz(file, target, path=at)
     except UNREADABLE as error:
         raise ValueError(
             f"Cannot read {path}, which is damaged or cut short: {error}. Remove that file to go "

@@ -2,6 +2,9 @@
 
 A scheduler kills a job at its time limit. So the run watches its own clock, saves, and ends with
 exit code 85; the job script then puts it back into the queue. Ctrl-C is heard in the same way.
+
+On several ranks only one may have heard it, and no clock is exactly another. So all ranks ask each
+other before each step, and stop after the same update.
 """
 
 import signal
@@ -11,21 +14,29 @@ from contextlib import contextmanager
 
 import chainer
 
+from allhands.train import parallel
+from allhands.train.alone import ALONE
+
 EXIT_STOPPED = 85
 INTERRUPTED = "signal SIGINT"  # the reason of a run that Ctrl-C stopped
 AT_ONCE = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 class StopTrigger:
-    """Chainer's stop trigger: true after `epochs`, after `stop_after_s`, or once `request`ed."""
+    """Chainer's stop trigger: true after `epochs`, after `stop_after_s`, or once `request`ed.
+
+    The same on all ranks of `comm`: each call talks to the others.
+    """
 
     def __init__(
         self,
         epochs: int,
         stop_after_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        comm=ALONE,
     ) -> None:
         self._epochs = epochs
+        self._comm = comm
         self._clock = clock
         self._deadline_s = None if stop_after_s is None else clock() + stop_after_s
         self.reason: str | None = None
@@ -40,7 +51,10 @@ class StopTrigger:
         late = self._deadline_s is not None and self._clock() >= self._deadline_s
         if late and self.reason is None:
             self.reason = "the time given by --stop-after is over"
-        return self.reason is not None
+        heard = [reason for reason in parallel.of_all(self.reason, self._comm) if reason]
+        if heard:  # else leave it: a signal may have come while the ranks talked
+            self.reason = INTERRUPTED if INTERRUPTED in heard else heard[0]
+        return bool(heard)
 
     def finished(self, trainer: chainer.training.Trainer) -> bool:
         """True if all epochs are done, whatever else asked the run to stop."""

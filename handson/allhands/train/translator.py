@@ -1,7 +1,7 @@
 """A model with its vocabularies: text in, text out, and how well it does on held-out pairs."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from allhands.data.vocab import EOS, Vocab
 from allhands.model import decode
 from allhands.model.seq2seq import ModelSize, Seq2Seq
 from allhands.train import device as devices
-from allhands.train import snapshot
-from allhands.train.quality import Quality, judge
+from allhands.train import precision, snapshot
+from allhands.train.quality import Quality, count, quality
 
 SENTENCES_AT_ONCE = 128
 
@@ -29,6 +29,20 @@ class Evaluation:
 
     loss_per_token: float
     quality: Quality
+
+    @classmethod
+    def of(cls, counts: Mapping[str, float]) -> "Evaluation":
+        """Make the figures of what `Translator.count` gave, added up over all parts.
+
+        Raises FloatingPointError if the loss is not a finite number.
+        """
+        loss_per_token = counts["loss"] / counts["n_tokens"]
+        if not math.isfinite(loss_per_token):
+            raise FloatingPointError(
+                f"The loss on held-out pairs became {loss_per_token}: the model is spoilt. Lower "
+                f"the learning rate or the clip norm, and start anew in another folder."
+            )
+        return cls(loss_per_token, quality(counts))
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,8 @@ class Translator:
         """Make an untrained translator: device first, then the model on it."""
         device = devices.choose(config.device)
         size = ModelSize(len(source_vocab), len(target_vocab), config.n_embed, config.n_hidden)
-        model = Seq2Seq(size, seed=config.seed)
+        with precision.numbers(config):
+            model = Seq2Seq(size, seed=config.seed)
         model.to_device(device)
         return cls(model, source_vocab, target_vocab, config, device)
 
@@ -104,20 +119,28 @@ class Translator:
         Raises ValueError if no pair has text on both sides, and FloatingPointError if the loss is
         not a finite number.
         """
+        counts = self.count(pairs)
+        if not counts["n_sentences"]:
+            raise ValueError(
+                "An evaluation needs at least one pair with text on both sides, and there is none. "
+                "Give other pairs."
+            )
+        return Evaluation.of(counts)
+
+    def count(self, pairs: Iterable[Pair]) -> dict[str, float]:
+        """Translate the pairs' sources, and return the sums that an evaluation is made of.
+
+        `loss` (summed over tokens), `n_tokens`, and those of `quality.count`. Pairs with a blank
+        side are left out; no pairs give zeros.
+        """
         pairs = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
         how = self.config.target_tokens
         references = [tokens.join(tokens.split(pair.target, how), how) for pair in pairs]
         translations = self.translate([pair.source for pair in pairs])
-        quality = judge(translations, references, how)
-        loss_per_token = self._loss_per_token(pairs)
-        if not math.isfinite(loss_per_token):
-            raise FloatingPointError(
-                f"The loss on held-out pairs became {loss_per_token}: the model is spoilt. Lower "
-                f"the learning rate or the clip norm, and start anew in another folder."
-            )
-        return Evaluation(loss_per_token, quality)
+        loss, n_tokens = self._loss(pairs)
+        return {"loss": loss, "n_tokens": n_tokens, **count(translations, references, how)}
 
-    def _loss_per_token(self, pairs: Sequence[Pair]) -> float:
+    def _loss(self, pairs: Sequence[Pair]) -> tuple[float, int]:
         total, n_tokens = 0.0, 0
         with chainer.no_backprop_mode(), chainer.using_config("train", False):
             for start in range(0, len(pairs), SENTENCES_AT_ONCE):
@@ -126,7 +149,7 @@ class Translator:
                 loss = self.model.loss(devices.send(batch, self.device))
                 total += float(loss.array) * len(part)
                 n_tokens += batch.n_tokens
-        return total / n_tokens
+        return total, n_tokens
 
     def _ids(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
         target = tokens.split(pair.target, self.config.target_tokens)

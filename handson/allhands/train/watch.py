@@ -2,8 +2,10 @@
 
 import json
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import chainer
@@ -13,14 +15,15 @@ from rich.console import Console
 from allhands.data.corpus import Pair
 from allhands.trace.events import Recorder, read_events, write_events
 from allhands.trace.summary import read_metrics_lines
-from allhands.train import snapshot
+from allhands.train import parallel, snapshot
+from allhands.train.alone import ALONE
 from allhands.train.translator import Evaluation, Translator
 
 
 class Log:
-    """Says a sentence on the console and, with the time, in the run's `log`."""
+    """Says a sentence on the console and, with the time, in the run's `log` (if there is one)."""
 
-    def __init__(self, path: Path, console: Console) -> None:
+    def __init__(self, path: Path | None, console: Console) -> None:
         self._path = path
         self._console = console
 
@@ -30,6 +33,8 @@ class Log:
 
     def note(self, text: str) -> None:
         """Write to the file alone."""
+        if self._path is None:
+            return
         with snapshot.writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(f"{datetime.now().isoformat(timespec='seconds')} {text}\n")
 
@@ -51,6 +56,7 @@ class WriteMetrics(extension.Extension):
             loss=trainer.observation["loss"],
             n_tokens=trainer.observation["n_tokens"],
             learning_rate=trainer.updater.get_optimizer("main").alpha,
+            **_given(trainer.observation, "loss_scale"),
             elapsed_s=trainer.elapsed_time,
         )
 
@@ -60,8 +66,15 @@ class WriteMetrics(extension.Extension):
             file.write(json.dumps(values) + "\n")
 
 
+def _given(observation: dict[str, float], name: str) -> dict[str, float]:
+    return {name: observation[name]} if name in observation else {}
+
+
 class Evaluate(extension.Extension):
-    """Translate the validation pairs and write down loss, exact match, BLEU and chrF."""
+    """Translate the validation pairs and write down loss, exact match, BLEU and chrF.
+
+    On several ranks each translates its share of the pairs, and the one that has `metrics` writes.
+    """
 
     priority = extension.PRIORITY_EDITOR
     name = "evaluate"
@@ -70,19 +83,46 @@ class Evaluate(extension.Extension):
         self,
         translator: Translator,
         pairs: list[Pair],
-        metrics: WriteMetrics,
+        metrics: WriteMetrics | None,
         recorder: Recorder,
         log: Log,
+        comm=ALONE,
     ) -> None:
-        self._translator, self._pairs = translator, pairs
+        self._translator, self._pairs, self._comm = translator, pairs, comm
         self._metrics, self._recorder, self._log = metrics, recorder, log
 
     def __call__(self, trainer: chainer.training.Trainer) -> None:
         with self._recorder.span("evaluate"):
-            found = self._translator.evaluate(self._pairs)
+            found = shared_evaluation(self._translator, self._pairs, self._comm)
+        if self._metrics is None:
+            return
         update = trainer.updater.iteration
         self._metrics.write(update=update, **in_columns("valid", found))
         self._log.say(f"update {update}: validation: {in_words(found)}")
+
+
+def shared_evaluation(translator: Translator, pairs: Iterable[Pair], comm=ALONE) -> Evaluation:
+    """Evaluate `pairs`, each rank its share: the figures of all pairs, the same on all ranks.
+
+    They are made of summed counts. Raises FloatingPointError, on all ranks, for a spoilt model.
+    """
+    if comm is ALONE:
+        return translator.evaluate(pairs)
+    mine = islice(pairs, comm.rank, None, comm.size)
+    return Evaluation.of(parallel.total(translator.count(mine), comm))
+
+
+class Flush(extension.Extension):
+    """Write the events so far, on a rank that saves nothing else"""
+
+    priority = extension.PRIORITY_READER - 1
+    name = "save"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __call__(self, trainer: chainer.training.Trainer) -> None:
+        flush(self._recorder)
 
 
 class Save(extension.Extension):
@@ -124,8 +164,8 @@ def in_words(found: Evaluation) -> str:
     )
 
 
-def forget_after(folder: Path, update: int) -> float:
-    """Drop metrics and events later than `update`; return when the last event left ended, in s.
+def forget_metrics_after(folder: Path, update: int) -> None:
+    """Drop the metrics later than `update`.
 
     A run that was killed wrote them after its newest snapshot; a resumed run does them again.
     """
@@ -133,11 +173,14 @@ def forget_after(folder: Path, update: int) -> float:
     metrics.touch()
     kept = [line for line in read_metrics_lines(metrics) if line["update"] <= update]
     snapshot.write_text(metrics, "".join(json.dumps(line) + "\n" for line in kept))
-    events_path = folder / "events.rank0.jsonl"
-    if not events_path.exists():
+
+
+def forget_events_after(path: Path, update: int) -> float:
+    """Drop a rank's events later than `update`; return when the last one left ended, in s."""
+    if not path.exists():
         return 0.0
-    events = [event for event in read_events(events_path) if event.step <= update]
-    write_events(events_path, events)
+    events = [event for event in read_events(path) if event.step <= update]
+    write_events(path, events)
     return max((event.end_s for event in events), default=0.0)
 
 
