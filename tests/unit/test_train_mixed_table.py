@@ -57,7 +57,7 @@ def test_without_the_small_weight_no_scaling_is_needed():
 
 
 def test_only_both_remedies_together_learn_what_fp32_learns():
-    """On the way: there FP32 has learned a good part, and each remedy alone less than half of it."""
+    """On the way: FP32 has learned a good part, each remedy alone less than half of that."""
     task = dataclasses.replace(TASK, n_steps=1000)
     names = ("fp32", "mixed", "fp16_master", "fp16_scaling")
     last = {name: run(name, 0, task).losses[-1] for name in names}
