@@ -1,0 +1,116 @@
+"""The answer as text for a terminal: what failed, what the count is worth, why, and what to try.
+
+Colour is used where the terminal has it; nothing is said by colour alone.
+"""
+
+import io
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from allhands.triage.scan import Evidence, Triage
+
+MOST_LINES = 4  # of evidence a heading
+ANSWERS = {
+    True: ("yes", "yellow"),
+    False: ("no", "green"),
+    None: ("undetermined", "magenta"),
+}
+
+
+def ranks_text(ranks: tuple[int, ...] | list[int]) -> str:
+    """`ranks 0-3, 5`, `rank 2` or `no rank`."""
+    if not ranks:
+        return "no rank"
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    said = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}-{b}" for a, b in runs]
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(said)}"
+
+
+def say(answer: Triage, console: Console) -> None:
+    """Print the report on `console`."""
+    lines = f"{answer.lines} line{'s' * (answer.lines != 1)}"
+    names = ", ".join(answer.files[:3]) + (" ..." if len(answer.files) > 3 else "")
+    size = f"{answer.world_size} rank{'s' * (answer.world_size != 1)}"
+    console.print(Text(f"{names} ({lines}): {answer.launcher}, {size}", style="dim"))
+    if not answer.failed:
+        _heading(console, "No failure found", "green")
+        _paragraph(console, answer.cause, answer.cause_id)
+        _evidence(console, [e for e in answer.evidence if e.of == "cause"])
+        if answer.handled:
+            caught = f"{answer.handled} traceback(s) were caught: their rank, or the job, went on."
+            _paragraph(console, caught)
+        _heading(console, "Next")
+        _paragraph(console, answer.next_step)
+        return
+    _heading(console, f"First failure: {answer.root_error_class}", "red")
+    _paragraph(console, _what(answer))
+    _evidence(console, [e for e in answer.evidence if e.of == "root"])
+    word, colour = ANSWERS[answer.rank_dependent]
+    _heading(console, f"Does it depend on the rank? {word}", colour)
+    _paragraph(console, answer.verdict)
+    for pattern in answer.patterns:
+        _paragraph(console, pattern)
+    if answer.silent_ranks:
+        _paragraph(console, f"The log holds no word of {ranks_text(answer.silent_ranks)}.")
+    if len(answer.roots) > 1:
+        _heading(console, "Other failures in the log")
+        for other in answer.roots[1:6]:
+            who = ranks_text(other["ranks"])
+            _paragraph(console, f"- {other['error_class']} on {who}: {other['signature'][:160]}")
+    if answer.secondary_errors:
+        _heading(console, "Only consequences")
+        for error in answer.secondary_errors:
+            _paragraph(console, f"- {error}")
+    _heading(console, f"Likely cause: {answer.cause_id}", "cyan")
+    _paragraph(console, answer.cause)
+    _paragraph(console, f"Look at {ranks_text(answer.culprit_ranks)}.")
+    _evidence(console, [e for e in answer.evidence if e.of == "cause"])
+    _heading(console, "Next experiment")
+    _paragraph(console, answer.next_step)
+
+
+def report(answer: Triage, width: int = 100) -> str:
+    """The report as plain text of at most `width` columns."""
+    out = io.StringIO()
+    say(answer, Console(file=out, width=width, color_system=None, force_terminal=False))
+    return out.getvalue()
+
+
+def _what(answer: Triage) -> str:
+    who = ranks_text(answer.root_ranks) if answer.root_ranks else "no rank (the launcher)"
+    if not answer.root_ranks and answer.root_error_class in {"TimeLimit", "Cancelled"}:
+        who = "the job as a whole"
+    copies = f"{answer.duplicate_count} complete"
+    said = f"{answer.message[:500]} ".lstrip()
+    at = f"at {answer.root_frame} " if answer.root_frame else ""
+    return f"{said}{at}({who}; {copies})"
+
+
+def _heading(console: Console, text: str, style: str = "bold") -> None:
+    console.print()
+    console.print(Text(text, style=f"bold {style}" if style != "bold" else style))
+
+
+def _paragraph(console: Console, text: str, label: str = "") -> None:
+    if text:
+        said = Text(f"{label}: {text}" if label else text)
+        console.print(Padding(said, (0, 0, 0, 2), expand=False))
+
+
+def _evidence(console: Console, lines: list[Evidence]) -> None:
+    for line in lines[:MOST_LINES]:
+        said = Text(f"{line.place}: ", style="dim")
+        if line.rank is not None:
+            said.append(f"rank {line.rank}: ", style="not dim bold")
+        said.append(line.text[:300], style="default not dim")
+        console.print(Padding(said, (0, 0, 0, 4), expand=False))
+    if len(lines) > MOST_LINES:
+        more = f"and {len(lines) - MOST_LINES} more like it"
+        console.print(Padding(Text(more, style="dim"), (0, 0, 0, 4), expand=False))
