@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POSITIVE = (
-    *("max_length", "n_embed", "n_hidden", "batch_size", "epochs", "beam_width"),
+    *("max_length", "vocab_multiple", "n_embed", "n_hidden", "batch_size", "epochs", "beam_width"),
     *("evaluate_every", "evaluate_pairs", "snapshot_every", "learning_rate", "clip_norm"),
 )
 FINITE = ("learning_rate", "last_learning_rate", "clip_norm")
@@ -35,7 +35,8 @@ class TrainConfig:
     `train`, `valid` and `test` are corpus names as `allhands.data.corpus.read_pairs` takes them: an
     embedded split (`numbers_dates/train`), a file of columns (`pairs.tsv.gz`) or a pair of files
     (`text.en:text.ja`). `source_tokens` and `target_tokens` say how text is cut: `words`, `chars`
-    or `spaces`. `device` is Chainer's device specifier, or `auto` for a GPU where there is one.
+    or `spaces`. `vocab_multiple` rounds the model's vocabulary sizes up: Tensor Cores want multiples
+    of 8. `device` is Chainer's device specifier, or `auto` for a GPU where there is one.
     """
 
     preset: str
@@ -45,6 +46,7 @@ class TrainConfig:
     source_tokens: str = "words"
     target_tokens: str = "chars"
     max_vocab: int | None = None
+    vocab_multiple: int = 1
     max_length: int = 50
     n_embed: int = 64
     n_hidden: int = 128
@@ -199,11 +201,12 @@ def lab3_cpu() -> TrainConfig:
 
 
 def lab3_gpu() -> TrainConfig:
-    """Mixed precision for Tensor Cores: a wide model, a large batch, sizes multiples of 8."""
+    """Mixed precision for Tensor Cores: a wide model, a large batch, all sizes multiples of 8."""
     return TrainConfig(
         preset="lab3_gpu",
         device="@cupy:0",
         precision="mixed",
+        vocab_multiple=8,
         n_embed=512,
         n_hidden=2048,
         batch_size=1024,

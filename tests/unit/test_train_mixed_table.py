@@ -50,6 +50,11 @@ def test_pure_fp16_is_nan_after_its_first_step_as_adam_predicts():
     assert (outcome.nan_step, outcome.test_exact) == (1, 0)
 
 
+def test_fp32_does_not_care_about_the_weight_of_the_loss():
+    fair = dataclasses.replace(SHORT, loss_weight=1.0)
+    assert run("fp32", 0, SHORT).losses == pytest.approx(run("fp32", 0, fair).losses, rel=1e-3)
+
+
 def test_without_the_small_weight_no_scaling_is_needed():
     fair = dataclasses.replace(SHORT, loss_weight=1.0)
     scaled, plain = (run(name, 0, fair) for name in ("mixed", "fp16_master"))
@@ -57,15 +62,15 @@ def test_without_the_small_weight_no_scaling_is_needed():
 
 
 def test_only_both_remedies_together_learn_what_fp32_learns():
-    """On the way: FP32 has learned a good part, each remedy alone less than half of that."""
+    """On the way: FP32 has learned a good part, scaling alone less, masters alone nothing."""
     task = dataclasses.replace(TASK, n_steps=1000)
     names = ("fp32", "mixed", "fp16_master", "fp16_scaling")
     last = {name: run(name, 0, task).losses[-1] for name in names}
     assert last["mixed"] == pytest.approx(last["fp32"], rel=0.02)
     chance = np.log(10)  # the loss of a net that gives every digit the same probability
-    assert last["fp32"] < chance - 0.2
+    assert last["fp32"] < chance - 0.5
     assert last["fp16_master"] > chance - 0.05
-    assert last["fp16_scaling"] > (last["fp32"] + chance) / 2
+    assert last["fp16_scaling"] > last["fp32"] + 0.1
 
 
 def test_the_table_has_a_row_a_recipe_and_says_nan():

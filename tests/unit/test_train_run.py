@@ -17,6 +17,7 @@ from allhands.data.corpus import CorpusError
 from allhands.trace.events import read_events
 from allhands.trace.summary import STEP_PARTS, read_metrics
 from allhands.train import run, snapshot
+from allhands.train.build import open_corpus
 from allhands.train.stop import StopTrigger
 from allhands.train.translator import Translator
 
@@ -287,6 +288,18 @@ def test_a_translator_loads_from_a_finished_run_and_from_a_stopped_one(whole, co
     saved = {name: p.array for name, p in stopped.model.namedparams()}
     untrained = Translator.new(config, stopped.source_vocab, stopped.target_vocab).model
     assert all(not np.array_equal(p.array, saved[n]) for n, p in untrained.namedparams())
+
+
+def test_a_vocabulary_rounded_up_gives_sizes_for_tensor_cores_and_only_known_tokens(config):
+    padded = configs.override(config, ["vocab_multiple=64"])
+    corpus = open_corpus(padded)
+    translator = Translator.new(padded, corpus.source_vocab, corpus.target_vocab)
+    sizes = translator.model.size
+    assert (sizes.n_source, sizes.n_target) == (64, 64)
+    assert len(corpus.target_vocab) < 64
+    # Untrained, it says rows that stand for no token too: they come out as unknown.
+    said = translator.translate(["one two", "three"])
+    assert set("".join(said).replace("<unk>", "")) <= set("0123456789")
 
 
 def test_a_folder_without_a_model_is_told_so(tmp_path, config):

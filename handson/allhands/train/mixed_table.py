@@ -2,9 +2,10 @@
 
 The task is built so that each part can be missed, and it says so: the loss is multiplied by 1e-5,
 as an auxiliary loss with a small weight is, so that gradients underflow in FP16; and the learning
-rate is small, as at the end of a long training, so that FP16 weights lose updates. FP32 cares about
-neither: Adam divides each gradient by its own size. PyTorch's own half precision computes all of it
-on the CPU; nothing is emulated.
+rate is small, as at the end of a long training, so that FP16 weights lose updates. FP32 does not
+care about the weight of the loss: Adam divides each gradient by its own size. For that its eps must
+be far below the gradients: the usual 1e-8 is as large as they are here, so it is 1e-12. PyTorch's
+own half precision computes all of it on the CPU; nothing is emulated.
 """
 
 import itertools
@@ -42,8 +43,10 @@ RECIPES = {
     "fp16_scaling": Recipe("FP16, loss scaling", torch.float16, master=False, scaling=True),
     "fp16_master": Recipe("FP16, master weights", torch.float16),
     "mixed": Recipe("FP16, master weights, loss scaling", torch.float16, scaling=True),
+    "bf16_alone": Recipe("BF16 alone", torch.bfloat16, master=False),
     "bf16": Recipe("BF16, master weights", torch.bfloat16),
 }
+ADAM_EPS = 1e-12
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ def run(recipe: str, seed: int = 0, task: Task = TASK) -> Outcome:
     data, batches = digits.load(seed), torch.Generator().manual_seed(seed)
     model = new_net(task, seed)
     half, master = mixed.half_copy(model, how.dtype), mixed.master_weights(model)
-    adam = torch.optim.Adam(half.parameters() if how.pure else master, task.learning_rate)
+    trained = half.parameters() if how.pure else master
+    adam = torch.optim.Adam(trained, task.learning_rate, eps=ADAM_EPS)
     scaler = LossScaler(interval=task.growth_interval) if how.scaling else LossScaler.static(1.0)
     losses, steps, zero_shares, skipped, nan_step = [], [], [], 0, None
     images = data.train_images.to(how.dtype)

@@ -13,7 +13,7 @@ from allhands.config import TrainConfig
 from allhands.data import tokens
 from allhands.data.batch import collate, pad
 from allhands.data.corpus import Pair
-from allhands.data.vocab import EOS, Vocab
+from allhands.data.vocab import EOS, UNK, Vocab
 from allhands.model import decode
 from allhands.model.seq2seq import ModelSize, Seq2Seq
 from allhands.train import device as devices
@@ -59,7 +59,11 @@ class Translator:
     def new(cls, config: TrainConfig, source_vocab: Vocab, target_vocab: Vocab) -> "Translator":
         """Make an untrained translator: device first, then the model on it."""
         device = devices.choose(config.device)
-        size = ModelSize(len(source_vocab), len(target_vocab), config.n_embed, config.n_hidden)
+        rows = [
+            math.ceil(len(vocab) / config.vocab_multiple) * config.vocab_multiple
+            for vocab in (source_vocab, target_vocab)
+        ]
+        size = ModelSize(*rows, config.n_embed, config.n_hidden)
         with precision.numbers(config):
             model = Seq2Seq(size, seed=config.seed)
         model.to_device(device)
@@ -98,8 +102,12 @@ class Translator:
     def _decode(self, rows: list[list[int]], width: int) -> list[list[int]]:
         source_bt = self.device.send(pad(rows))
         if width == 1:
-            return decode.greedy(self.model, source_bt, self.config.max_length)
-        return decode.beam(self.model, source_bt, self.config.max_length, width)
+            answers = decode.greedy(self.model, source_bt, self.config.max_length)
+        else:
+            answers = decode.beam(self.model, source_bt, self.config.max_length, width)
+        # Beyond the vocabulary lie the rows that only round its size up.
+        known = len(self.target_vocab)
+        return [[i if i < known else UNK for i in answer] for answer in answers]
 
     def alignment(self, text: str) -> tuple[np.ndarray, list[str], list[str]]:
         """Translate one sentence greedily, and say where the decoder looked.
