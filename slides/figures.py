@@ -6,6 +6,8 @@ Measured figures are drawn from `slides/recorded/`, where each run keeps its dat
 same input gives the same bytes; a test draws all of them again and compares.
 """
 
+import contextlib
+import json
 import sys
 from pathlib import Path
 
@@ -15,9 +17,24 @@ from allhands.mgwfbp import measured, optimal, rules
 from allhands.mgwfbp.cost import AffineCost
 from allhands.mgwfbp.plan import Plan, finish_s, one_per_gradient, single_bucket
 from allhands.mgwfbp.schedule import simulate
-from allhands.trace import diagrams, draw
+from allhands.precision import roofline
+from allhands.precision.chips import chip
+from allhands.precision.formats import BF16, FP16, FP32, TF32
+from allhands.precision.roofline import Translator
+from allhands.trace import (
+    diagrams,
+    diagrams_ladder,
+    diagrams_parallel,
+    diagrams_race,
+    draw,
+    draw_precision,
+    draw_roofline,
+    draw_scaling,
+    scaling,
+)
 from allhands.trace.events import read_events
 from allhands.trace.summary import read_metrics
+from allhands.train.all_reduce_times import Measured
 
 SLIDES = Path(__file__).resolve().parent
 RECORDED = SLIDES / "recorded"
@@ -41,6 +58,86 @@ def lab1_seq2seq_steps() -> draw.Picture:
     """Three steps of lab1_cpu on one CPU core."""
     events = read_events(RECORDED / "lab1_cpu_seed0" / "events.rank0.jsonl")
     return draw.gantt(events, "three steps of lab1_cpu on one CPU core")
+
+
+def lab2_dataparallel_ways() -> draw.Picture:
+    """Synchronous or not, server or peers, data or model: the words of lab 2."""
+    return diagrams_parallel.ways_to_share()
+
+
+def lab2_dataparallel_ring() -> draw.Picture:
+    """The ring all-reduce of four ranks, step by step."""
+    return diagrams_parallel.ring_steps()
+
+
+def lab2_dataparallel_allreduce() -> draw.Picture:
+    """All-reduces by hand and MPI's own on 2 ranks, a core each, and what theory says."""
+    return Measured.load(RECORDED / "lab2_all_reduce_2ranks").figure()
+
+
+def lab3_mixedprec_numberline() -> draw.Picture:
+    """FP32, TF32, BF16 and FP16: which sizes they hold, and how fine."""
+    return draw_precision.number_line((FP32, TF32, BF16, FP16), "Which numbers does a format hold?")
+
+
+def lab3_mixedprec_table() -> draw.Picture:
+    """Six recipes of mixed precision on handwritten digits, three seeds, one CPU core."""
+    found = json.loads((RECORDED / "lab3_table.json").read_text(encoding="utf-8"))
+    return draw_precision.recipes(
+        found["outcomes"], found["titles"], "one task, seven recipes, three seeds"
+    )
+
+
+def lab2_dataparallel_speedup() -> draw.Picture:
+    """Weak and strong scaling of lab 2 as measured, the ideal line, and Amdahl's law."""
+    folder = RECORDED / "lab2_dataparallel"
+    cores = json.loads((folder / "about.json").read_text())["cores"]
+    points = {
+        mode: scaling.speedups(scaling.read(folder / f"{mode}.json")) for mode in ("weak", "strong")
+    }
+    fitted = [point for point in points["strong"] if point.ranks <= cores]
+    law = None
+    with contextlib.suppress(ValueError):  # ranks that slow each other down follow no such law
+        law = scaling.fit_amdahl([one.ranks for one in fitted], [one.median for one in fitted])
+    to = "strong, " + " and ".join(str(one.ranks) for one in fitted if one.ranks > 1) + " ranks"
+    title = f"lab 2 on {cores} cores"
+    return draw_scaling.speedup(points, law, title, fitted=to, cores=cores)
+
+
+def lab2_dataparallel_steps() -> draw.Picture:
+    """One step of two ranks: all gradients go in one bucket, after the backward pass."""
+    events = read_events(RECORDED / "lab2_dataparallel" / "weak.events.jsonl")
+    return draw_scaling.side_by_side(events, "one step of two ranks")
+
+
+def lab3_mixedprec_roofline() -> draw.Picture:
+    """Lab 1's translator on an A100 by its datasheet, and products measured on a CPU core."""
+    a100, size = chip("A100"), Translator(72, 32, n_embed=256, n_hidden=512)
+    points = []
+    for dtype in ("FP32", "FP16"):
+        shown = ("encoder inputs", "encoder step", "scores", "combine", "output")
+        for product in roofline.translator(size, 256, 10, 10, dtype):
+            if product.name in shown:
+                rate = roofline.predict(product, a100).flops_per_s
+                points.append(
+                    draw_roofline.Point(product.name, dtype, product.intensity, predicted=rate)
+                )
+    peaks = {dtype: a100.peak(dtype) for dtype in ("FP32", "FP16")}
+    title = "A100: the translator, predicted (batch 256, hidden 512)"
+    paper = draw_roofline.Panel(title, a100.bytes_per_s, peaks, points)
+    here = json.loads((RECORDED / "lab3_roofline_cpu.json").read_text(encoding="utf-8"))
+    points = [
+        draw_roofline.Point(
+            *(one["name"], one["dtype"], flops / one["n_bytes"]),
+            *(flops / one["predicted_s"], flops / one["measured_s"]),
+        )
+        for one in here["products"]
+        for flops in [one["flops"]]
+    ]
+    title = "one CPU core: predicted (open), measured (full)"
+    found = here["chip"]
+    cpu = draw_roofline.Panel(title, found["bytes_per_s"], found["flops_per_s"], points)
+    return draw_roofline.rooflines([paper, cpu])
 
 
 def _googlenet_plans(cost) -> dict[str, Plan]:
@@ -96,13 +193,33 @@ def lab4_mgwfbp_speedup() -> draw.Picture:
     return draw.curves(workers, lines, title, x="workers", y="efficiency", markers=True)
 
 
+def bug1_errorcount_race() -> draw.Picture:
+    """Four ranks with the same fault, 0.3 s apart: an abort at once, and one that waits."""
+    return diagrams_race.race(spread_s=0.3, writes_s=0.4, waits_s=(0.0, 1.5))
+
+
+def bug2_singlegpu_ladder() -> draw.Picture:
+    """The decision ladder: one process, two ranks, more ranks, two nodes."""
+    return diagrams_ladder.ladder()
+
+
 FIGURES = (
     lab1_seq2seq_model,
     lab1_seq2seq_curve,
     lab1_seq2seq_steps,
+    lab2_dataparallel_ways,
+    lab2_dataparallel_ring,
+    lab2_dataparallel_allreduce,
+    lab2_dataparallel_speedup,
+    lab2_dataparallel_steps,
+    lab3_mixedprec_numberline,
+    lab3_mixedprec_table,
+    lab3_mixedprec_roofline,
     lab4_mgwfbp_timelines,
     lab4_mgwfbp_gap,
     lab4_mgwfbp_speedup,
+    bug1_errorcount_race,
+    bug2_singlegpu_ladder,
 )
 
 

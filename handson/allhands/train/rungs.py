@@ -1,0 +1,129 @@
+"""The same program on one rank and on several: does it still run, and say the same on all?
+
+    start(program, ranks=2)            # a list with the result of each rank; else a LaunchError
+    climb(program, rungs=(1, 2, 4))    # on 1, on 2, on 4 ranks, until one fails
+
+`program(comm)` is a function of a notebook, or of this package; `comm` is mpi4py's communicator of
+all ranks, which notes its calls (`last_seen`). Ranks load NumPy and mpi4py, not Chainer: a start
+takes half a second. A function of a notebook is known to the ranks by its source alone: it finds
+`np` there, its own imports, and the functions that it is handed.
+"""
+
+import importlib
+import inspect
+import json
+import pickle
+import re
+import tempfile
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from allhands import launch
+from allhands.train import last_seen
+from allhands.train.excepthook import end_job_on_error
+
+WRITTEN, ASKED, CALLS = "program.py", "asked.json", "calls"
+START = f"\n\nif __name__ == '__main__':\n    import {__name__}\n\n    {__name__}.run(globals())\n"
+HANG_S = 5.0  # the longest that a start of these small programs may take, with some patience
+ABORT_S = 0.5  # how long a rank that raised waits for the words of the others
+
+
+def start(
+    program: Callable, *functions: Callable, ranks: int, time_limit_s: float = HANG_S
+) -> list:
+    """Call `program(comm, *functions)` on `ranks` ranks; return their results, rank 0 first.
+
+    Raises the errors of `launch.mpirun`, with two attributes more: `calls`, the calls of each rank
+    up to the end (`last_seen.Call`), and `stacks`, what faulthandler wrote on each rank that still
+    ran after half of the time. What ranks print is printed, the rank in front.
+    """
+    with tempfile.TemporaryDirectory(prefix="allhands-rungs-") as temporary:
+        folder = Path(temporary)
+        script = folder / WRITTEN
+        everything = (program, *functions)
+        written = dict.fromkeys(each for each in everything if not _is_ours(each))
+        source = "\n\n".join(["import math", "import numpy as np", *map(_source, written)])
+        script.write_text(source + START, encoding="utf-8")
+        names = [(each.__module__ if _is_ours(each) else "", each.__name__) for each in everything]
+        asked = {"functions": names, "ask_after_s": time_limit_s / 2}
+        (folder / ASKED).write_text(json.dumps(asked), encoding="utf-8")
+        try:
+            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s)
+        except launch.LaunchError as error:
+            error.args = (_quoted(str(error), (source + START).splitlines()),)
+            error.calls = last_seen.read(folder / CALLS)
+            error.stacks = [_text(folder / CALLS / f"rank{r}.stack") for r in range(ranks)]
+            raise
+        for rank in range(ranks):
+            for line in done.text(rank).splitlines():
+                print(f"[{rank}] {line}")
+        return [pickle.loads((folder / f"rank{r}.pickle").read_bytes()) for r in range(ranks)]
+
+
+def climb(run: Callable[[int], list], rungs: Sequence[int] = (1, 2, 4)) -> tuple:
+    """The first rung that fails, and what was seen there: (ranks, what). (None, None) if none does.
+
+    `run(ranks)` starts the program on so many ranks, and returns the list of their results. It
+    raises launch.LaunchError if the job fails or hangs: then `what` is this error. A rung fails too
+    if the results of its ranks are not all equal: then `what` is the list of results.
+    After the first rung that fails, nothing more is started.
+    """
+    for ranks in rungs:
+        try:
+            results = run(ranks)
+        except launch.LaunchError as error:
+            return ranks, error
+        if any(result != results[0] for result in results):
+            return ranks, results
+    return None, None
+
+
+def same_everywhere(comm, array) -> bool:
+    """True, on all ranks, if the NumPy array has the same shape and bits on all ranks; else False.
+
+    Every rank must call it. Only one number a rank travels: the checksum `zlib.crc32` of the bytes.
+    `array.tobytes()` gives the bytes; `repr(array.shape).encode()` those of the shape.
+    """
+    import zlib
+
+    checksum = zlib.crc32(repr(array.shape).encode() + array.tobytes())
+    return len(set(comm.allgather(checksum))) == 1
+
+
+def _is_ours(function: Callable) -> bool:
+    return str(function.__module__).partition(".")[0] == "allhands"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _source(function: Callable) -> str:
+    return textwrap.dedent(inspect.getsource(function)).rstrip()
+
+
+def _quoted(sentence: str, lines: Sequence[str]) -> str:
+    """`line 7 of program.py` means nothing to the reader of a notebook: quote the line itself."""
+    return re.sub(
+        rf"line (\d+) of {re.escape(WRITTEN)}",
+        lambda found: f"`{lines[int(found[1]) - 1].strip()}`",
+        sentence,
+    )
+
+
+def run(written: Mapping[str, object]) -> None:
+    """What each rank does. written: the names of the file with the functions, where it began."""
+    from mpi4py import MPI
+
+    folder = Path(str(written["__file__"])).parent
+    end_job_on_error(MPI.COMM_WORLD, wait_s=ABORT_S)
+    launch.expect_world(MPI.COMM_WORLD)
+    asked = json.loads((folder / ASKED).read_text(encoding="utf-8"))
+    program, *functions = [
+        getattr(importlib.import_module(module), name) if module else written[name]
+        for module, name in asked["functions"]
+    ]
+    last_seen.dump_stack_after(asked["ask_after_s"], folder / CALLS, MPI.COMM_WORLD.rank)
+    result = program(last_seen.Noted(MPI.COMM_WORLD, folder / CALLS), *functions)
+    (folder / f"rank{MPI.COMM_WORLD.rank}.pickle").write_bytes(pickle.dumps(result))

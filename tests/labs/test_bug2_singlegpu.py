@@ -1,0 +1,371 @@
+"""bug2: each fault shows its symptom and the repair removes it; checks refuse likely mistakes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allhands import launch
+from allhands.grade.checks.bug2_singlegpu import PLAYED, _loss_of_the_union
+from allhands.grade.desk import Desk
+from allhands.train import last_seen, rungs
+from allhands.train.faults import __main__ as command
+from allhands.train.faults import bug2_singlegpu as faults
+from allhands.train.faults.readings import readings
+from allhands.train.rungs import start
+
+RUNGS = (1, 2, 4)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk("bug2_singlegpu")
+
+
+def refused(verdict, sentence: str) -> None:
+    """The verdict is below full marks and says the sentence."""
+    assert not verdict.full
+    assert any(sentence in said for said in verdict.said), verdict.said
+
+
+# --- the faults ----------------------------------------------------------------------------------
+
+
+class Alone:
+    """A communicator of one rank."""
+
+    rank, size = 0, 1
+
+    def allreduce(self, value):
+        return value
+
+    def Allreduce(self, sent, received):
+        received[:] = sent
+
+    def allgather(self, value):
+        return [value]
+
+    def bcast(self, value):
+        return value
+
+
+HANG_S, PATIENT_S = 4, 30
+KINDS = {list: "differs", launch.TimeUp: "hang", launch.RanksFailed: "error"}
+SYMPTOMS = {one.name: one for one in faults.SYMPTOMS}
+
+
+def fails_on(program, ranks, time_limit_s=PATIENT_S) -> object:
+    """What the climb to this rung alone shows: (ranks, what), or (None, None)."""
+    return rungs.climb(lambda n: start(program, ranks=n, time_limit_s=time_limit_s), [ranks])
+
+
+@pytest.mark.parametrize(
+    "name", ["report", "count_words", "train_line", "name_labels", "begin_lazily"]
+)
+def test_each_fault_fails_first_on_its_rung_and_in_its_way(name):
+    symptom, program = SYMPTOMS[name], readings(f"bug2_singlegpu:{name}").faulty
+    if symptom.rung > 1 and name != "begin_lazily":
+        program(Alone())
+    time_limit_s = HANG_S if symptom.kind == "hang" else PATIENT_S
+    found, what = fails_on(program, symptom.rung, time_limit_s)
+    assert (found, KINDS[type(what)]) == (symptom.rung, symptom.kind)
+
+
+def test_the_repaired_programs_agree_on_three_ranks_too():
+    everything = [getattr(faults, name) for name in PLAYED]
+    found = start(all_of, *everything, ranks=3, time_limit_s=PATIENT_S)
+    assert found == [found[0]] * 3
+    total, loss, counts, line, labels = found[0]
+    assert total == 10 + 11 + 12
+    assert loss == pytest.approx(_loss_of_the_union(ranks=3))
+    assert counts == faults.count_words(Alone())
+    assert line["loss"] < 1e-6
+    assert labels == 8
+
+
+def all_of(comm, *programs):
+    return [program(comm) for program in programs]
+
+
+def test_lazy_parameters_are_the_same_once_every_rank_has_called_the_model():
+    assert fails_on(faults.begin_lazily, 2) == (None, None)
+
+
+def test_a_loader_that_uses_the_communicator_fails_together_and_its_repair_does_not():
+    both = readings("bug2_singlegpu:share_the_loader")
+    assert both.faulty(Alone()) == both.repaired(Alone())
+    assert fails_on(both.faulty, 2, HANG_S)[0] == 2
+    assert fails_on(both.repaired, 2) == (None, None)
+
+
+def test_models_that_are_never_broadcast_keep_their_distance():
+    """Each rank takes the mean gradient, so the difference of the lines is that of their starts."""
+    lines = start(readings("bug2_singlegpu:train_line").faulty, ranks=2)
+    starts = [np.random.default_rng(rank).normal(size=2) for rank in (0, 1)]
+    after = [np.array([line["slope"], line["offset"]]) for line in lines]
+    np.testing.assert_allclose(after[0] - after[1], starts[0] - starts[1], atol=1e-12)
+
+
+def test_the_words_of_the_whole_text_are_counted_alone():
+    text = "one two three two two four five six six one seven six two eight nine one ten two ten"
+    assert faults.count_words(Alone()) == {word: text.split().count(word) for word in text.split()}
+
+
+# --- looking into a hang -------------------------------------------------------------------------
+
+
+def test_the_calls_of_a_hang_say_where_the_ways_parted():
+    program = readings("bug2_singlegpu:fit_line").faulty
+    program(Alone())
+    assert fails_on(program, 2) == (None, None)
+    with pytest.raises(launch.TimeUp) as caught:
+        start(program, ranks=4, time_limit_s=HANG_S)
+    calls = caught.value.calls
+    # 26 and 25 points are 6 and 5 batches, with two calls each
+    assert last_seen.first_difference(calls) == 10
+    assert [len(one) for one in calls] == [12, 12, 11, 11]
+    assert [one[-1].ended for one in calls] == [False, False, True, True]
+    said = last_seen.difference(calls)
+    assert "ranks 0, 1: allreduce in `slope -= " in said
+    assert "ranks 2, 3: allreduce in `return comm.allreduce(np.sum(" in said
+    assert "in fit_line" in caught.value.stacks[0]
+    assert caught.value.stacks[3] == ""
+    assert "rank 0 was at `slope -= " in str(caught.value)
+
+
+def test_the_command_tells_what_a_fault_shows(capsys):
+    assert command.main([]) == 0
+    assert {one.name for one in faults.SYMPTOMS} <= set(capsys.readouterr().out.split())
+    assert command.main(["nothing"]) == 2
+    assert command.main(["train_line", "--faulty", "--ranks", "2"]) == 1
+    assert "The ranks do not agree." in capsys.readouterr().out
+    assert command.main(["name_labels", "--ranks", "1"]) == 1
+    assert "IndexError" in capsys.readouterr().out
+
+
+def test_healthy_programs_climb_from_each_rank_alone_to_all_ranks(tmp_path):
+    done = launch.mpirun(
+        "allhands.train.rungs_here", "--out", tmp_path, ranks=2, time_limit_s=30
+    ).text()
+    assert done.splitlines() == [
+        "each rank alone (1): all 4 programs agree",
+        "the ranks of a node (2): all 4 programs agree",
+        "all ranks (2): all 4 programs agree",
+    ]
+    assert len(last_seen.read(tmp_path / "rung2")) == 2
+
+
+# --- climb ---------------------------------------------------------------------------------------
+
+
+def reads_on(run, rungs=RUNGS):
+    found = (None, None)
+    for ranks in rungs:
+        try:
+            results = run(ranks)
+        except launch.LaunchError as error:
+            found = (ranks, error)
+            continue
+        if any(result != results[0] for result in results):
+            return ranks, results
+    return found
+
+
+def errors_only(run, rungs=RUNGS):
+    for ranks in rungs:
+        try:
+            run(ranks)
+        except launch.LaunchError as error:
+            return ranks, error
+    return None, None
+
+
+def first_two_only(run, rungs=RUNGS):
+    for ranks in rungs:
+        try:
+            results = run(ranks)
+        except launch.LaunchError as error:
+            return ranks, error
+        if len(results) > 1 and results[0] != results[1]:
+            return ranks, results
+    return None, None
+
+
+def as_text(run, rungs=RUNGS):
+    ranks, what = rungs_climb(run, rungs)
+    return ranks, str(what)
+
+
+def catches_nothing(run, rungs=RUNGS):
+    for ranks in rungs:
+        run(ranks)
+    return None, None
+
+
+rungs_climb = rungs.climb
+CLIMBS = {
+    "last rung": (reads_on, "the first rung that fails counts, not the last"),
+    "errors only": (errors_only, "no error is no proof"),
+    "first two": (first_two_only, "compare all results with the first"),
+    "text": (as_text, "return the error itself, not its text"),
+    "no except": (catches_nothing, "`except launch.LaunchError as error:`"),
+    "no pair": (lambda run: 2, "a pair: the rung, and what was seen"),
+}
+
+
+@pytest.mark.parametrize("mistake", CLIMBS)
+def test_climb_refuses(desk, mistake):
+    answer, sentence = CLIMBS[mistake]
+    refused(desk.check("climb", answer), sentence)
+
+
+def test_climb_takes_the_package_s_own(desk):
+    assert desk.check("climb", rungs.climb).full
+
+
+# --- rung ----------------------------------------------------------------------------------------
+
+SEEN = {one.name: (one.rung, one.kind) for one in faults.SYMPTOMS if one.name in PLAYED}
+RUNG_MISTAKES = {
+    "not alone": ({"name_labels": (2, "error")}, "name_labels fails alone already"),
+    "on two": ({"fit_line": (2, "hang")}, "fit_line passes on 2 ranks"),
+    "an error": ({"train_line": (2, "error")}, "the job ended well, with different results"),
+    "no hang": ({"report": (2, "error")}, "the time was up (TimeUp): a hang"),
+    "a hang": ({"name_labels": (1, "hang")}, "the sentence names rank, exception and line"),
+    "a number": ({"report": 2}, "each value is a pair"),
+}
+
+
+@pytest.mark.parametrize("mistake", RUNG_MISTAKES)
+def test_rung_refuses(desk, mistake):
+    change, sentence = RUNG_MISTAKES[mistake]
+    refused(desk.check("rung", {**SEEN, **change}), sentence)
+
+
+def test_rung_takes_what_the_programs_show(desk):
+    assert desk.check("rung", SEEN).full
+
+
+# --- the repairs, on real ranks ------------------------------------------------------------------
+
+
+def fewest_steps(comm):
+    x = np.linspace(-1, 1, 102)
+    mine = np.arange(comm.rank, len(x), comm.size)
+    slope = 0.0
+    for step in range(min(comm.allgather(-(-len(mine) // 5)))):
+        batch = mine[5 * step : 5 * step + 5]
+        gradient = np.sum((slope - 3) * x[batch] ** 2)
+        slope -= comm.allreduce(gradient) / comm.allreduce(len(batch))
+    return comm.allreduce(np.sum(((slope - 3) * x[mine]) ** 2))
+
+
+def own_loss(comm):
+    return float(comm.rank)
+
+
+def vocabulary_of_rank_0(comm):
+    from allhands.train.faults.bug2_singlegpu import SENTENCES
+
+    mine = " ".join(SENTENCES[comm.rank :: comm.size]).split()
+    vocabulary = comm.bcast(sorted(set(mine)))
+    total = comm.allreduce(np.array([mine.count(word) for word in vocabulary]))
+    return dict(zip(vocabulary, total.tolist(), strict=True))
+
+
+def places_by_chance(comm):
+    from allhands.train.faults.bug2_singlegpu import SENTENCES
+
+    mine = " ".join(SENTENCES[comm.rank :: comm.size]).split()
+    everything = sorted(set().union(*comm.allgather(set(mine))))
+    vocabulary = everything[comm.rank :] + everything[: comm.rank]  # as sets have no fixed order
+    total = comm.allreduce(np.array([mine.count(word) for word in vocabulary]))
+    return dict(zip(vocabulary, total.tolist(), strict=True))
+
+
+def adds_up(comm, array):
+    return len(set(comm.allgather(float(np.nan_to_num(array).sum())))) == 1
+
+
+def without_the_shape(comm, array):
+    import zlib
+
+    return len(set(comm.allgather(zlib.crc32(array.tobytes())))) == 1
+
+
+def asks_rank_0(comm, array):
+    return comm.bcast(array.tobytes()) == array.tobytes()
+
+
+def compares_numbers(comm, array):
+    return all(np.array_equal(array, other) for other in comm.allgather(array))
+
+
+def throws_it_away(comm):
+    line = np.random.default_rng(comm.rank).normal(size=2)
+    comm.bcast(line)
+    return {"slope": line[0], "offset": line[1], "loss": 0.0}
+
+
+def broadcasts_at_the_end(comm):
+    from allhands.train.faults.readings import readings
+
+    return comm.bcast(readings("bug2_singlegpu:train_line").faulty(comm))
+
+
+REPAIRS = {
+    "fewest steps": ("steps", fewest_steps, "`max`, not `min`", 1),
+    "own loss": ("steps", own_loss, "all ranks must make the same calls", 0),
+    "rank 0's words": ("words", vocabulary_of_rank_0, "rank 0's alone will not do", 0),
+    "places": ("words", places_by_chance, "each word must have the same place", 1),
+    "a sum": ("same", adds_up, "a sum does not see the order", 1),
+    "no shape": ("same", without_the_shape, "add the shape to the bytes", 1),
+    "rank 0": ("same", asks_rank_0, "the ranks give different answers", 0),
+    "numbers": ("same", compares_numbers, "nan is not equal to nan", 0),
+    "thrown away": ("begin", throws_it_away, "comm.bcast returns rank 0's object", 0),
+    "at the end": ("begin", broadcasts_at_the_end, "broadcast before the first step", 1),
+}
+
+
+@pytest.mark.parametrize("mistake", REPAIRS)
+def test_the_checks_on_ranks_refuse(desk, mistake):
+    exercise, answer, sentence, score = REPAIRS[mistake]
+    verdict = desk.check(exercise, answer)
+    refused(verdict, sentence)
+    assert verdict.score == score
+
+
+@pytest.mark.parametrize(
+    ("exercise", "name", "sentence"),
+    [
+        ("steps", "fit_line", "which rank makes a call that the others do not make?"),
+        ("words", "count_words", "the arrays of the ranks have different sizes"),
+        ("begin", "train_line", "comm.bcast returns rank 0's object"),
+    ],
+)
+def test_the_given_faults_are_refused_and_their_repairs_get_full_marks(
+    desk, monkeypatch, exercise, name, sentence
+):
+    monkeypatch.setattr(
+        "allhands.grade.checks.bug2_singlegpu.LIMIT_S", 4.0 if name == "fit_line" else 30.0
+    )
+    both = readings(f"bug2_singlegpu:{name}")
+    verdict = desk.check(exercise, both.faulty)
+    refused(verdict, sentence)
+    assert verdict.score == 0
+    monkeypatch.setattr("allhands.grade.checks.bug2_singlegpu.LIMIT_S", 30.0)
+    assert desk.check(exercise, both.repaired).full
+
+
+def test_same_takes_the_package_s_own(desk):
+    assert desk.check("same", rungs.same_everywhere).full
+
+
+def test_the_bench_s_program_ends_alone(tmp_path):
+    bench = Path(__file__).parents[2] / "handson" / "bug2_singlegpu" / "hang.py"
+    done = subprocess.run([sys.executable, bench], cwd=tmp_path, capture_output=True, text=True)
+    assert "loss 1.00" in done.stdout
+    names = [call.name for call in last_seen.read(tmp_path / "calls")[0]]
+    assert names == ["barrier", "barrier", "barrier", "allreduce"]
