@@ -6,6 +6,7 @@ The folder `runs/<preset>/<time>/` holds all that the run says; every other prog
     source.vocab, target.vocab  one token a line
     metrics.jsonl               a line an update (loss per token), and a line an evaluation
     events.rank0.jsonl          how long each part of each step took; a file a rank
+    facts.rank0.json            its cores, threads, and share of the pairs; a file a rank
     snapshot_iter_N             the newest two; `--resume` goes on from the newest
     model.npz, result.json      the end: parameters, and quality on the test pairs
     log                         what was said on the way
@@ -39,6 +40,8 @@ from allhands import config as configs
 from allhands.config import TrainConfig
 from allhands.data.corpus import read_pairs
 from allhands.data.vocab import Vocab
+from allhands.doctor.machine import Machine
+from allhands.trace import facts
 from allhands.trace.events import Recorder
 from allhands.train import lock, parallel, snapshot, watch
 from allhands.train.alone import ALONE
@@ -141,6 +144,7 @@ def _run(
     recorded = comm is not ALONE and not config.double_buffering
     speaker = RecordedCommunicator(comm, recorder) if recorded else comm
     trainer = build(config, translator, corpus.train, recorder, stop, folder, speaker)
+    _write_facts(folder, config, trainer, corpus, comm)
     metrics = watch.WriteMetrics(folder / "metrics.jsonl") if first else None
     save = watch.Save(folder, recorder) if first else watch.Flush(recorder)
     trainer.extend(
@@ -189,6 +193,23 @@ def _run(
         if first:
             _write_result(folder, translator, update, test, used)
     return Result(folder, True, None, update, test)
+
+
+def _write_facts(folder: Path, config: TrainConfig, trainer, corpus: Corpus, comm) -> None:
+    """Write what this rank knows, and its events do not say: `facts.rankN.json`."""
+    n_held_out = len(corpus.valid)
+    mine = facts.Facts(
+        rank=comm.rank,
+        ranks=comm.size,
+        **facts.here(Machine().cores()),
+        batch_size=config.batch_size,
+        n_samples=len(corpus.train),
+        n_mine=len(trainer.updater.get_iterator("main").store),
+        n_held_out=n_held_out,
+        n_held_out_mine=len(range(comm.rank, n_held_out, comm.size)),
+    )
+    with together(comm), snapshot.writing(folder):
+        facts.write(folder, mine)
 
 
 def _newest(folder: Path, comm) -> tuple[int, bytes] | None:
