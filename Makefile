@@ -33,8 +33,9 @@ start: env ## checks the machine and opens JupyterLab on the first notebook
 tour: env ## runs every solved notebook on this machine, grades it, writes an HTML report
 	@"$(BIN)/python" -m allhands.kit.tour $(ARGS)
 
+# Two workers; what shares a set-up stays on one of them (tests/conftest.py).
 test: env ## runs the tests
-	@"$(BIN)/python" -m pytest $(ARGS)
+	@"$(BIN)/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 notebooks: env ## builds the participants' notebooks from notebooks/src
 	@"$(BIN)/python" -m allhands.kit.build $(ARGS)

@@ -49,12 +49,28 @@ def cuda_device_count() -> int:
     return count.value
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("dist", "no") == "loadgroup":
+        share_out(items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and cuda_device_count() == 0:
         skip = pytest.mark.skip(reason="needs a CUDA GPU, and the driver reports none here")
         for item in on_gpu:
             item.add_marker(skip)
+
+
+def share_out(items: list[pytest.Item]) -> None:
+    """Keep what shares a set-up on one worker: a lab's graded runs, and else a file's tests.
+
+    The labs come first, since they take the longest: a worker that begins one last works alone.
+    """
+    groups = {}
+    for item in items:
+        stem = getattr(getattr(item, "callspec", None), "params", {})
+        stem = stem.get("lab") or stem.get("stem") or ""
+        groups[item] = f"{item.path.stem}[{stem}]" if stem else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(groups[item]))
+    items.sort(key=lambda item: "[" not in groups[item])
 
 
 class Processes:
