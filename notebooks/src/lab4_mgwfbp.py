@@ -91,7 +91,7 @@ print(fit(sizes, times_s))
 # last gradient is ready and the group before is through.
 #
 # * **WFBP** (wait-free backpropagation): each gradient alone.
-# * **Single bucket**: all in one. This is what ChainerMN does.
+# * **Single bucket**: all in one. This is what ChainerMN does on GPUs.
 #
 # Three gradients, small numbers: $a = 5$, $b = 1$; ready at 0, 4 and 9; sizes 4, 1 and 1.
 #
@@ -140,8 +140,9 @@ events = [e for rank in (0, 1) for e in read_events(folder / f"events.rank{rank}
 draw.gantt([e for e in events if e.step in (2, 3)], "two steps of ChainerMN on two ranks")
 
 # %% [markdown]
-# One message a step, and it starts when the backward pass is over. The rank that comes first waits inside
-# the message for the other.
+# One exchange a step, and it starts when the backward pass is over. On GPUs `pure_nccl` packs it into one
+# message. Here `naive` sends the parameters one after the other, in one go. The rank that comes first waits
+# inside the exchange for the other.
 #
 # ChainerMN cannot merge gradients in a clean way: Chainer keeps the gradients of parameters to itself and
 # hands them over (`param.grad`) when the whole backward pass is done. There is no public hook in between.
@@ -503,7 +504,7 @@ print(f"all equal: {1e3 * even.finish_s:.1f} ms, one slow rank: {1e3 * slow.fini
 # **Re-planning.** A plan is made for one start-up. What if the link turns out to have another?
 # **Predict:** is it worse to think the start-up too small, or too large?
 #
-# (In a real run, `allhands.train.merged_tuner.Tuner` fits the link again from what it sees, and changes the
+# (In a real run, `allhands.train.merged.tuner.Tuner` fits the link again from what it sees, and changes the
 # plan between two steps, on all ranks at once.)
 
 # %%
@@ -588,7 +589,7 @@ desk.check("emulated", emulated, result.outcomes)
 # **Predict:** what does the faster rank do while it waits for the slower one?
 
 # %%
-done = launch.torchrun("allhands.train.merged_steps", "--out", folder, ranks=2, time_limit_s=200)
+done = launch.torchrun("allhands.train.merged.steps", "--out", folder, ranks=2, time_limit_s=200)
 print(done.text(rank=0))
 events = [e for rank in (0, 1) for e in read_events(folder / f"events.rank{rank}.jsonl")]
 last = max(event.step for event in events)

@@ -38,9 +38,9 @@ from allhands import launch
 from allhands.mgwfbp.fit import fit
 from allhands.mgwfbp.optimal import fewest_messages
 from allhands.mgwfbp.plan import one_per_gradient, single_bucket
-from allhands.train.merged import MergedAllReduce
-from allhands.train.merged_ddp import ddp_with_plan
-from allhands.train.merged_exchange import DistributedExchange
+from allhands.train.merged.ddp import ddp_with_plan
+from allhands.train.merged.exchange import DistributedExchange
+from allhands.train.merged.hooks import MergedAllReduce
 from allhands.train.probe import agree, measure_link, probe
 
 BASELINE = "DDP"

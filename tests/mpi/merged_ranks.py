@@ -23,10 +23,10 @@ from torch.utils.checkpoint import checkpoint
 from allhands.mgwfbp.cost import AffineCost
 from allhands.mgwfbp.gradients import Gradients
 from allhands.mgwfbp.plan import Plan, one_per_gradient, single_bucket
-from allhands.train.merged import MergedAllReduce
-from allhands.train.merged_ddp import ddp_with_plan
-from allhands.train.merged_exchange import DistributedExchange, RanksDisagree
-from allhands.train.merged_tuner import Tuner
+from allhands.train.merged.ddp import ddp_with_plan
+from allhands.train.merged.exchange import DistributedExchange, RanksDisagree
+from allhands.train.merged.hooks import MergedAllReduce
+from allhands.train.merged.tuner import Tuner
 from allhands.train.probe import agree, measure_link, probe
 
 THREE_GROUPS = Plan(((0, 0), (1, 4), (5, 7)))

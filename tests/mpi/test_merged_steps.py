@@ -8,7 +8,7 @@ from allhands.trace.events import read_events
 
 def test_every_group_leaves_once_a_step_in_order_and_ranks_stay_equal(tmp_path):
     words = ("--out", tmp_path, "--steps", 2)
-    launch.torchrun("allhands.train.merged_steps", *words, ranks=2, time_limit_s=200)
+    launch.torchrun("allhands.train.merged.steps", *words, ranks=2, time_limit_s=200)
     found = json.loads((tmp_path / "plan.json").read_text())
     assert found["same_parameters_on_all_ranks"] is True
     names = [f"{first}-{last}" for first, last in found["groups"]]

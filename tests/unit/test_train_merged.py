@@ -10,11 +10,11 @@ from allhands.mgwfbp.cost import AffineCost
 from allhands.mgwfbp.link import EmulatedLink
 from allhands.mgwfbp.plan import Plan, one_per_gradient, single_bucket
 from allhands.trace.events import Recorder
-from allhands.train import merged_ddp
-from allhands.train.merged import MergedAllReduce
-from allhands.train.merged_buffers import cut_by_kind
-from allhands.train.merged_exchange import DistributedExchange, EmulatedExchange
-from allhands.train.merged_times import StepTimes, record
+from allhands.train.merged import ddp as merged_ddp
+from allhands.train.merged.buffers import cut_by_kind
+from allhands.train.merged.exchange import DistributedExchange, EmulatedExchange
+from allhands.train.merged.hooks import MergedAllReduce
+from allhands.train.merged.times import StepTimes, record
 
 
 class HandExchange:

@@ -6,8 +6,8 @@ import pytest
 from allhands.mgwfbp.cost import AffineCost
 from allhands.mgwfbp.gradients import Gradients
 from allhands.mgwfbp.plan import Plan, one_per_gradient, single_bucket
-from allhands.train.merged_times import StepTimes
-from allhands.train.merged_tuner import Tuner, refit
+from allhands.train.merged.times import StepTimes
+from allhands.train.merged.tuner import Tuner, refit
 
 SIZES = (16, 12, 8, 4)
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from allhands.mgwfbp.gradients import Gradients
-from allhands.train.merged_exchange import Exchange
+from allhands.train.merged.exchange import Exchange
 from allhands.train.stamps import stamps_for
 
 

@@ -31,9 +31,9 @@ from torch import nn
 
 from allhands.mgwfbp.plan import Plan
 from allhands.trace.events import Recorder
-from allhands.train.merged_buffers import cut_by_kind, make_groups
-from allhands.train.merged_exchange import Exchange
-from allhands.train.merged_times import StepTimes, record
+from allhands.train.merged.buffers import cut_by_kind, make_groups
+from allhands.train.merged.exchange import Exchange
+from allhands.train.merged.times import StepTimes, record
 from allhands.train.stamps import stamps_for
 
 

@@ -1,6 +1,6 @@
 """What does a merged plan look like on real ranks? A few steps of a real network, as events.
 
-    torchrun --nproc-per-node 2 -m allhands.train.merged_steps --out FOLDER --startup-s 2e-3
+    torchrun --nproc-per-node 2 -m allhands.train.merged.steps --out FOLDER --startup-s 2e-3
 
 Each rank trains the deep network of model/deep_cnn.py on its own images. The plan is the optimum
 for the backward times that all ranks agree on, and for the link that is given. The ranks exchange
@@ -21,8 +21,8 @@ from allhands.mgwfbp.optimal import fewest_messages
 from allhands.mgwfbp.plan import Plan
 from allhands.model.deep_cnn import deep_cnn, images
 from allhands.trace.events import Recorder
-from allhands.train.merged import MergedAllReduce
-from allhands.train.merged_exchange import DistributedExchange
+from allhands.train.merged.exchange import DistributedExchange
+from allhands.train.merged.hooks import MergedAllReduce
 from allhands.train.probe import agree, probe
 
 WARM_UP = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from allhands.mgwfbp.plan import Plan
-from allhands.train.merged_exchange import Pending
+from allhands.train.merged.exchange import Pending
 
 
 @dataclass

@@ -25,8 +25,8 @@ from allhands.mgwfbp.fit import fit
 from allhands.mgwfbp.gradients import Gradients
 from allhands.mgwfbp.optimal import fewest_messages
 from allhands.mgwfbp.plan import Plan, finish_s
-from allhands.train.merged import MergedAllReduce
-from allhands.train.merged_times import StepTimes
+from allhands.train.merged.hooks import MergedAllReduce
+from allhands.train.merged.times import StepTimes
 from allhands.train.probe import in_order
 
 SPREAD = 4.0  # of sizes, for a line through them
