@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -183,6 +187,88 @@ def test_two_processes_may_number_their_launches_alike(tmp_path):
     }
 
 
+KERNEL = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES"
+NAMED = "INSERT INTO StringIds VALUES (1, 'volta_sgemm_32x32_nn');"
+LAUNCH = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES"
+RANGE = "INSERT INTO NVTX_EVENTS VALUES"
+GOOD_KERNEL = f"{KERNEL} (12, 1012, 0, 7, 5, 0, 1, 1);"
+
+
+@pytest.mark.parametrize(
+    "times",
+    ["12, 12", "12, 11", "'abc', 'abd'", "'5', 'later'", "x'00', x'01'", "-9e999, 9e999"],
+)
+def test_kernels_of_an_sqlite_file_that_took_no_time(times, tmp_path):
+    base(tmp_path / "x.sqlite", f"{written.TABLES}{NAMED}{KERNEL} ({times}, 0, 7, 5, 0, 1, 1);")
+    made = profile.report(profile.read(tmp_path / "x.sqlite"))
+    assert (made.total_s, made.tensor_core_share) == (0, None)
+    assert "All kernels have time 0" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("INSERT INTO StringIds VALUES (1, NULL);", "(a kernel without a name)"),
+        ("INSERT INTO StringIds VALUES (1, x'00ff');", "(a kernel without a name)"),
+        ("INSERT INTO StringIds VALUES (1, 5);", "5"),
+        ("INSERT INTO StringIds VALUES (2, 'another');", "(a kernel without a name)"),
+        ("INSERT INTO StringIds VALUES (1, cast(x'66ff' as text));", "f\ufffd"),
+    ],
+)
+def test_an_odd_name_of_a_kernel_in_an_sqlite_file(script, name, tmp_path):
+    tables = written.TABLES.replace("value TEXT NOT NULL", "value TEXT")
+    base(tmp_path / "x.sqlite", f"{tables}{script}{GOOD_KERNEL}")
+    trace = profile.read(tmp_path / "x.sqlite")
+    assert [(one.name, one.total_s) for one in trace.launches] == [(name, pytest.approx(1e-6))]
+    assert str(profile.report(trace))
+
+
+@pytest.mark.parametrize("odd", ["NULL", "'text'", "x'00'", "1.5"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"{LAUNCH} ({{odd}}, 11, 1, 5, 1);",
+        f"{LAUNCH} (10, 11, {{odd}}, 5, 1);",
+        f"{LAUNCH} (10, 11, 1, {{odd}}, 1);",
+        f"{RANGE} ({{odd}}, 20, 59, 'decoder', NULL, 1);",
+        f"{RANGE} (9, {{odd}}, 59, 'decoder', NULL, 1);",
+        f"{RANGE} (9, 20, {{odd}}, 'decoder', NULL, 1);",
+        f"{RANGE} (9, 20, 59, 'decoder', NULL, {{odd}});",
+        f"{KERNEL} (12, 12, 0, 7, {{odd}}, 0, 1, 1);",
+        f"{KERNEL} (12, 12, 0, 7, 5, {{odd}}, 1, 1);",
+    ],
+)
+def test_one_odd_row_of_an_sqlite_file_spoils_no_other(row, odd, tmp_path):
+    script = (
+        f"{NAMED}{GOOD_KERNEL}{LAUNCH} (10, 11, 1, 5, 1);{RANGE} (8, 20, 59, 'encoder',NULL,1);"
+    )
+    base(tmp_path / "x.sqlite", f"{written.TABLES}{script}{row.format(odd=odd)}")
+    first = profile.read(tmp_path / "x.sqlite").launches[0]
+    assert (first.layer, first.total_s) == ("encoder", pytest.approx(1e-6))
+
+
+@pytest.mark.parametrize("name", ["v100_vocab101_nvprof", "v100_mixed_nvprof", "h100_bf16_nsys"])
+def test_a_table_that_was_cut_off_anywhere_in_its_last_line_is_noticed(name, tmp_path):
+    whole = profile.trace(name).read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for end in range(last + 1, len(whole)):
+        for tail in (b"", b"\n"):  # a copy may end the line
+            cut = whole[:end] + tail
+            if tail and whole[last:end].count(b",") >= whole[last:].count(b","):
+                continue  # only letters of the name are missing: nobody can know
+            (tmp_path / "x.csv").write_bytes(cut)
+            with pytest.raises(ValueError, match=r"cut off|expected|no table") as caught:
+                profile.read(tmp_path / "x.csv")
+            assert "\n" not in str(caught.value)
+
+
+def test_what_a_profiler_says_around_its_table_is_not_of_it(write):
+    said = '==7== NVPROF is profiling process 7, command: sh -c a,"b" c\n'
+    row = '"GPU activities",80,1.5,3,500,1,1,"f"\n'
+    write(x=f'{said}{NVPROF}{row}==7== Warning: "odd\n'.encode())
+    assert [one.name for one in profile.read("x").launches] == ["f"]
+
+
 # what cannot be read
 
 
@@ -220,6 +306,13 @@ BAD = {
     "nvprof_without_rows": (f"==7== NVPROF\n{NVPROF}".encode(), "no GPU kernel in this table"),
     "nvprof_short_row": (f'{NVPROF}"GPU activities",3\n'.encode(), "a row has 2 cells"),
     "nvprof_failed": (b"==7== NVPROF is profiling process 7\n==7== Error: x\n", "no GPU kernel"),
+    "nsys_no_end": (f"{NSYS}75.0,3000,3,1,1,1,1,0,f".encode(), "its last line has no end"),
+    "nsys_no_name": (f"{NSYS}75.0,3000,3,1,1,1,1,0,\n".encode(), "a row has no kernel's name"),
+    "nvprof_no_end": (f'{NVPROF}"GPU activities",1,1,1,1,1,1,f'.encode(), "has no end"),
+    "nsys_one_cell": (f"{NSYS}75.0,3000,3,1,1,1,1,0,f\n75\n".encode(), "its last row is '75'"),
+    "open_quote": (f'{NSYS}75.0,3000,3,1,1,1,1,0,"f\n'.encode(), "or is cut off"),
+    "sqlite_gzip": (gzip.compress(b"SQLite format 3\0" + b"\0" * 99), "Unpack it first: gunzip"),
+    "twice_gzip": (gzip.compress(gzip.compress(b"{}")), "a gzip file once more, packed by"),
     "long_line": (f"{NSYS}75.0,{'9' * 200_000}".encode(), "is no table that can be read"),
     "sqlite_head": (b"SQLite format 3\0" + b"\0" * 99, "damaged or cut off"),
 }
@@ -265,6 +358,25 @@ def test_no_file_and_a_folder(tmp_path):
         profile.read(tmp_path / "nothing.json")
     with pytest.raises(ValueError, match="is a folder"):
         profile.read(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x")
+    for path in (tmp_path / "x", Path("/dev/null")):
+        with pytest.raises(ValueError, match=r"is not a regular file: .* Write it into a file"):
+            profile.read(path)
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="the system has no /dev/stdin")
+def test_the_standard_input_is_taken_from_a_file_and_refused_from_a_pipe(tmp_path):
+    code = "from allhands import profile; print(profile.read('/dev/stdin').format)"
+    words = [sys.executable, "-c", code]
+    path = profile.trace("t4_fp32_nvprof")
+    with path.open("rb") as file:
+        done = subprocess.run(words, stdin=file, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "nvprof csv"
+    done = subprocess.run(words, input=path.read_text(), capture_output=True, text=True, timeout=60)
+    assert "is not a regular file" in done.stderr
 
 
 def test_a_trace_that_the_course_does_not_have():

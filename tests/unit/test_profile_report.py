@@ -9,11 +9,17 @@ from typer.testing import CliRunner
 from allhands import profile
 from allhands.cli import app
 from allhands.profile.launches import Launches, Trace
+from allhands.profile.report import printable
 from allhands.profile.why import dimensions, why
 
 ON, OFF = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "volta_fp16_sgemm_fp16_128x128_nt"
 FP32, OPEN, ADD = "volta_sgemm_128x64_nn", "triton_mm", "void vectorized_elementwise_kernel<4>"
 HALF = ("c10::Half", "c10::Half")
+SMALL, IGEMM = "void gemmSN_TN_kernel_half<256, 8, 2, 4, 8>", "cutlass_75_simt_igemm_s8_128x128"
+FLAT = "void gemm_kernel2x2_core<0>"
+EINSUM = {"operator": "aten::einsum", "shapes": ((), (8, 16), (16, 24))}
+SCALED = {"operator": "aten::_scaled_mm", "shapes": ((8, 16), (16, 24), (), ())}
+TURNED = {"operator": "aten::conv_transpose2d", "shapes": ((2, 8, 9, 9), (8, 16, 3, 3), (16,))}
 
 
 def report(*launches: Launches, chip: str = "") -> profile.Report:
@@ -49,6 +55,32 @@ def test_there_is_no_share_without_a_matrix_kernel():
     assert made.tensor_core_share is None
     assert made.as_dict()["tensor_core_share"] is None
     assert "No kernel in this trace multiplies matrices" in str(made)
+
+
+def test_kernels_that_took_no_time_have_no_share():
+    made = report(Launches(ON, 1, 0.0), Launches(OFF, 1, 0.0), Launches(ADD, 1, 0.0))
+    assert "All kernels have time 0" in str(made)
+    found = json.loads(json.dumps(made.as_dict()))
+    assert (found["tensor_core_share"], found["total_s"]) == (None, 0)
+    assert [one["share"] for one in found["not_on_tensor_cores"]] == [None]
+    made = report(Launches(OFF, 1, 0.0), Launches(ADD, 1, 1.0))
+    assert "All kernels that multiply matrices have time 0" in str(made)
+    assert "multiplies matrices." not in str(made)
+
+
+@pytest.mark.parametrize("odd", ["\x1b[31mred", "a\nb", "a\rb", "a\x9b2Jb", "a\u202eb", "a\ud800b"])
+def test_what_a_terminal_would_obey_is_written_out(odd):
+    one = Launches(f"{odd}_sgemm_{odd}", 1, 1.0, f"aten::{odd}", ((8, 8), (8, 8)), HALF, odd)
+    made = report(one, Launches(FP32, 1, 1.0), chip=odd)
+    lines = str(made).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert len(lines) == len(str(report(Launches(OFF, 1, 1.0), Launches(FP32, 1, 1.0))).split("\n"))
+    assert printable(odd).encode().decode("unicode_escape") == odd
+    assert json.loads(json.dumps(made.as_dict()))["chip"] == odd
+
+
+def test_a_text_that_can_be_printed_stays_as_it_is():
+    assert printable("volta_sgemm µs …") == "volta_sgemm µs …"
 
 
 def test_kernels_of_two_layers_stay_apart_and_those_of_one_are_summed():
@@ -96,6 +128,17 @@ def test_the_json_has_the_promised_keys():
         (OFF, {**mm(1, 104, 512), "types": HALF}, "vector", "A product with a vector: M = 1"),
         (OFF, {**mm(64, 104, 1), "types": HALF}, "outer", "K = 1"),
         (OFF, {}, "unknown", "the profile has no shapes"),
+        (OFF, {"types": HALF}, "unknown", "FP16, and the profile has no shapes"),
+        (IGEMM, mm(64, 112, 32), "library", "INT8, all dimensions multiples of 16"),
+        (FLAT, mm(64, 104, 512), "unknown", "neither the name nor the profile says the dtype"),
+        (OFF, {**EINSUM, "types": HALF}, "operator", "of aten::einsum it is not known here which"),
+        (OFF, {**EINSUM, "types": HALF}, "operator", "Its inputs: 8 x 16, 16 x 24."),
+        (OFF, {**SCALED, "types": HALF}, "operator", "of aten::_scaled_mm it is not known"),
+        (OFF, {**TURNED, "types": HALF}, "operator", "of aten::conv_transpose2d it is not known"),
+        ("void gemmSN_TN_kernel_half<256, 8, 2, 4, 8>", {"types": HALF}, "small", "small products"),
+        (SMALL, {**mm(4, 104, 512), "types": HALF}, "dimension", "M = 4 is not a multiple of 8"),
+        (SMALL, {**mm(8, 104, 512), "types": HALF}, "small", "small products"),
+        (SMALL, {**mm(1, 104, 512), "types": HALF}, "vector", "M = 1"),
         ("cutlass_75_simt_igemm_s8_128x128", mm(64, 104, 24), "dimension", "multiples of 16"),
         ("void gemv2T_kernel_val<int, __half>", {}, "vector", "A product with a vector."),
         ("void gemmk1_kernel<int, __half>", {}, "outer", "An outer product"),
@@ -108,6 +151,13 @@ def test_reasons(name, given, code, words):
     assert found.code == code
     assert words in found.sentence
     assert found.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("chip", ["NVIDIA T400", "GeForce GTX 1660", "Tesla K80", "Tesla P40"])
+@pytest.mark.parametrize("name", [FP32, OFF, SMALL, "volta_dgemm_64x64_nt"])
+def test_a_chip_without_tensor_cores_is_never_told_to_use_them(chip, name):
+    found = why_of(name, **mm(64, 101, 512), types=("float", "float"), chip=chip)
+    assert (found.code, found.sentence) == ("no_tensor_cores", f"{chip} has no Tensor Cores.")
 
 
 @pytest.mark.parametrize(
@@ -220,6 +270,30 @@ def test_a_bad_trace_is_one_sentence_and_exit_code_2(tmp_path):
     assert result.exit_code == 2
     assert "is empty. Expected a torch.profiler trace" in result.output
     assert allhands(tmp_path / "no.json").exit_code == 2
+
+
+def test_one_bad_trace_of_several_does_not_hide_the_others(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    good = profile.trace("t4_fp32")
+    for files in ((good, tmp_path / "bad.json", good), (tmp_path / "bad.json", good, good)):
+        result = allhands(*files)
+        assert result.exit_code == 2
+        assert result.stdout.count("Tensor Cores: 0.0% of the matrix time") == 2
+        assert result.stderr.count("\n") == 1
+        assert "bad.json ends in the middle" in result.stderr
+    result = allhands(good, tmp_path / "no.json", "--json")
+    assert result.exit_code == 2
+    assert [one["trace"] for one in json.loads(result.stdout)] == [str(good)]
+    assert allhands(tmp_path / "no.json", tmp_path / "bad.json", "--json").stdout == ""
+
+
+def test_the_command_prints_no_control_characters_as_they_are(tmp_path):
+    event = {"ph": "X", "cat": "kernel", "name": "\x1b]0;x\x07\ud800_sgemm_", "ts": 1, "dur": 1}
+    (tmp_path / "x.json").write_text(json.dumps([event]))
+    assert "\\x1b]0;x\\x07\\ud800_sgemm_" in allhands(tmp_path / "x.json").stdout
+    text = allhands(tmp_path / "x.json", "--json").stdout
+    assert text.strip().isprintable()
+    assert json.loads(text)["kernels"][0]["name"] == event["name"]
 
 
 def test_a_trace_is_what_reading_gives():

@@ -114,6 +114,44 @@ def test_a_kernel_may_name_only_its_launch(tmp_path):
     assert [one.operator for one in profile.read(tmp_path / "x.json").launches] == ["aten::mm"]
 
 
+ODD = [[7], {"a": 7}, None, 7.5, True, "7", 10**30]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+@pytest.mark.parametrize("key", ["External id", "correlation", "Sequence number", "Fwd thread id"])
+def test_a_trace_with_odd_ids_is_read(odd, key, tmp_path):
+    ids = {"External id": 7, "correlation": 3, "Sequence number": 1, key: odd}
+    times = {"ts": 1, "dur": 2, "tid": odd, "args": ids}
+    events = [
+        {"ph": "X", "cat": cat, "name": name, **times}
+        for cat, name in (
+            ("kernel", SGEMM),
+            ("cuda_runtime", "cudaLaunchKernel"),
+            ("cpu_op", "aten::mm"),
+            ("user_annotation", "encoder"),
+        )
+    ]
+    (tmp_path / "x.json").write_text(json.dumps(events), encoding="utf-8")
+    (one,) = profile.read(tmp_path / "x.json").launches
+    assert (one.name, one.total_s) == (SGEMM, pytest.approx(2e-6))
+    assert str(profile.report(profile.read(tmp_path / "x.json")))
+
+
+@pytest.mark.parametrize("dur", [0, "abc", None, [], {}, -1, "NaN", 10**400, float("nan")], ids=str)
+def test_a_time_that_is_none_counts_as_nothing(dur, tmp_path):
+    event = {"ph": "X", "cat": "kernel", "name": SGEMM, "ts": dur, "dur": dur}
+    (tmp_path / "x.json").write_text(json.dumps([event]), encoding="utf-8")
+    made = profile.report(profile.read(tmp_path / "x.json"))
+    assert (made.total_s, made.tensor_core_share) == (0, None)
+    assert "All kernels have time 0" in str(made)
+
+
+def test_a_number_of_thousands_of_digits_is_no_traceback(tmp_path):
+    (tmp_path / "x.json").write_text('[{"ts": ' + "9" * 5000 + "}]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"is no JSON: it holds a number that is too long"):
+        profile.read(tmp_path / "x.json")
+
+
 # streaming
 
 

@@ -22,8 +22,11 @@ ADAM_MOMENTS = 2
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Bytes of a value of each kind. master: 0 where the weights are their own master."""
+class Holding:
+    """What a recipe holds: bytes of a value of each kind.
+
+    master: 0 where the weights are their own master.
+    """
 
     name: str
     weight: int
@@ -38,20 +41,20 @@ class Recipe:
         return self.weight + self.gradient + self.master + ADAM_MOMENTS * self.moment
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
+HOLDINGS: Mapping[str, Holding] = MappingProxyType(
     {
-        "fp32": Recipe("fp32", weight=4, gradient=4, master=0, moment=4, activation=4),
-        "mixed": Recipe("mixed", weight=2, gradient=2, master=4, moment=4, activation=2),
-        "fp16": Recipe("fp16", weight=2, gradient=2, master=0, moment=2, activation=2),
+        "fp32": Holding("fp32", weight=4, gradient=4, master=0, moment=4, activation=4),
+        "mixed": Holding("mixed", weight=2, gradient=2, master=4, moment=4, activation=2),
+        "fp16": Holding("fp16", weight=2, gradient=2, master=0, moment=2, activation=2),
     }
 )
 
 
-def recipe(name: str) -> Recipe:
-    """Return the recipe `name`: fp32, mixed or fp16 (which lab 3 shows to fail)."""
-    if name not in RECIPES:
-        raise ValueError(f"There is no recipe {name!r}. There is: {', '.join(RECIPES)}.")
-    return RECIPES[name]
+def holding(name: str) -> Holding:
+    """Return what the recipe `name` holds: fp32, mixed or fp16 (which lab 3 shows to fail)."""
+    if name not in HOLDINGS:
+        raise ValueError(f"There is no recipe {name!r}. There is: {', '.join(HOLDINGS)}.")
+    return HOLDINGS[name]
 
 
 def n_parameters(size: Size) -> int:
@@ -113,7 +116,7 @@ class Need:
 
 def need(size: Size, source_length: int, target_length: int, name: str = "fp32") -> Need:
     """Return what training lab 1's translator needs. name: fp32, mixed or fp16."""
-    of = recipe(name)
+    of = holding(name)
     n = n_parameters(size)
     values, fp32_values = kept_values(size, source_length, target_length)
     return Need(
@@ -131,7 +134,7 @@ def table(size: Size, source_length: int, target_length: int, memory_bytes: floa
         f"{'recipe':7} {'weights':>8} {'gradients':>9} {'master':>7} {'moments':>8} "
         f"{'a sentence':>10} {'batch that fits':>15}"
     ]
-    for name in RECIPES:
+    for name in HOLDINGS:
         one = need(size, source_length, target_length, name)
         lines.append(
             f"{name:7} {one.weights / 1e6:8.2f} {one.gradients / 1e6:9.2f} {one.master / 1e6:7.2f} "

@@ -90,11 +90,6 @@ class Prediction:
         return self.product.flops / self.time_s
 
 
-def attainable(chip: Chip, dtype: str, intensity: float) -> float:
-    """Return the roof in FLOP/s over an intensity, without the launch."""
-    return min(chip.peak(dtype), chip.bytes_per_s * intensity)
-
-
 def predict(product: Product, chip: Chip) -> Prediction:
     """Return the prediction for a product; ValueError if the chip does not multiply its dtype."""
     return Prediction(

@@ -65,6 +65,8 @@ class _Buffer:
             except json.JSONDecodeError as error:
                 if self._ended or len(self._text) - self._at > LONGEST_VALUE_CHARS:
                     raise NotJson(error.msg, at_end=self._ended and _cut_off(error)) from error
+            except ValueError as error:  # a number with thousands of digits
+                raise NotJson("it holds a number that is too long") from error
             except RecursionError as error:
                 raise NotJson("it is nested too deeply") from error
             else:

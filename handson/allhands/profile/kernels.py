@@ -24,7 +24,6 @@ MATRIX, ELEMENTWISE, MEMORY, COMMUNICATION, OTHER = KINDS = (
 # Where the rules come from. All are public.
 PYPROF = "NVIDIA PyProf, pyprof/prof/tc.py: the list of names that use Tensor Cores"
 PYPROF_CONV = "NVIDIA PyProf, pyprof/prof/conv.py: the list of cuDNN's kernels"
-GUIDE = "NVIDIA, Mixed-Precision Training: Tensor Cores show as s884, h884 in nvprof's names"
 CUTLASS = "NVIDIA CUTLASS, profiler documentation and tools/library: naming of operations"
 NVJET = "PyTorch and vLLM profiles on H100 and B200: nvjet_<types>_<tile>, cuBLAS 12.4 and later"
 XMMA = "TensorRT tactic names: xmma_<op>_<A B>_<A B and sum in the unit>_<C>, ffma or tensor<tile>"
@@ -35,12 +34,24 @@ ATEN = "PyTorch aten/src/ATen/native/cuda"
 NCCL = "NVIDIA NCCL: ncclKernel_* until 2.18, ncclDevKernel_* since"
 TOOLS = "The profiler itself: copies and fills in torch.profiler, nvprof, Nsight Systems"
 TRITON = "PyTorch Inductor: triton_poi, _red, _per (elementwise, sums), triton_mm, triton_tem"
+MAGMA = "MAGMA, magmablas/gemm_template: blocked products on ordinary cores; cuBLAS has them too"
+FERMI = "The first cuBLAS: gemm_kernel2x2_core, of 2010"
+CUTLASS3 = (
+    "NVIDIA CUTLASS 3 and 4, include/cutlass/gemm/dispatch_policy.hpp: Gmma is wgmma, Umma tcgen05"
+)
+CUTE = "NVIDIA CUTLASS, examples/python/CuTeDSL: kernel_cutlass_<name of the kernel>"
+DEEPGEMM = "DeepSeek DeepGEMM: products by wgmma (sm90) and tcgen05 (sm100)"
+MARLIN = "IST-DASLab/marlin and vLLM csrc/quantization: mma.sync.m16n8k16 of FP16 or BF16"
+MOE = "vLLM and SGLang, fused_moe: Triton's tl.dot, on Tensor Cores by its dtype"
 CHAINER = "Chainer and CuPy: names of elementwise kernels in their sources"
 
 
 @dataclass(frozen=True)
 class Rule:
     """What a name says that holds `pattern` (a regular expression, case ignored).
+
+    bare: the pattern is asked of the kernel's own name, without its template arguments: a
+    `gemmSN_TN_kernel<..., cublasGemvTensor...>` is no gemv.
 
     tensor_core: True, False, or None where the name leaves it open. dtype: of what is multiplied;
     "" where the rest of the name says it. reason: a code of `why.py` that the name itself gives.
@@ -53,6 +64,7 @@ class Rule:
     dtype: str = ""
     reason: str = ""
     source: str = ""
+    bare: bool = False
 
 
 RULES = (
@@ -62,8 +74,17 @@ RULES = (
     # Parts of a product that multiply no matrices themselves.
     Rule(r"splitK?_?reduce|splitkreduce|reduce_?splitk", ELEMENTWISE, source=CUBLAS),
     Rule(
-        r"computeOffsetsKernel|compute_gemm_pointers|scalePackedTensor", MEMORY, source=PYPROF_CONV
+        r"computeOffsetsKernel|compute_gemm_pointers|scalePackedTensor|flip_filter|im2col|col2im",
+        MEMORY,
+        source=PYPROF_CONV,
     ),
+    Rule(
+        r"winograd_nonfused|generateWinogradTiles|winograd(Forward|Wgrad)(Data|Filter|Output|Delta)",
+        ELEMENTWISE,
+        source=PYPROF_CONV,
+    ),
+    Rule(r"deep_gemm::\w*(transpose|pack_fp32|clean_logits)", MEMORY, source=DEEPGEMM),
+    Rule(r"marlin_repack|marlin\w*::permute", MEMORY, source=MARLIN),
     Rule(r"(nchw|nhwc|nchw_?\w*)To(nhwc|nchw)|kern_precompute_indices", MEMORY, source=PYPROF_CONV),
     Rule(
         r"elemWiseRNNcell|(LSTM|GRU)_elementWise|lstm_cell|gru_cell", ELEMENTWISE, source=CUDNN_RNN
@@ -87,21 +108,43 @@ RULES = (
     Rule(r"(?<![a-z0-9])[hsc](1688|16816|161616)", MATRIX, True, source=PYPROF),
     Rule(r"i(8816|16816|16832|16864)|(?<![a-z])imma", MATRIX, True, "INT8", source=PYPROF),
     Rule(r"dmma", MATRIX, True, "FP64", source=XMMA),
-    Rule(r"qgmma|e[45]m[23]", MATRIX, True, "FP8", source=XMMA),
+    Rule(
+        r"qgmma|(xmma|gemm|bmm|tensorop)\w*e[45]m[23]|e[45]m[23]\w*(gemm|bmm)",
+        MATRIX,
+        True,
+        "FP8",
+        source=XMMA,
+    ),
     Rule(r"RNN_\w*_HMMA", MATRIX, True, "FP16", source=CUDNN_RNN),
     Rule(r"hmma|wgmma|hgmma|tensorop|_tensor(16|8)x\d", MATRIX, True, source=CUTLASS),
+    Rule(
+        r"MainloopSm90\w*Gmma|MainloopSm1[012]\d\w*(Umma|Tma)|cutlass_3x_gemm",
+        MATRIX,
+        True,
+        source=CUTLASS3,
+    ),
+    Rule(
+        r"kernel_cutlass_\w*(gemm\w*sm_?(90|1[012]\d)|sm_?(90|1[012]\d)\w*gemm)",
+        MATRIX,
+        True,
+        source=CUTE,
+    ),
+    Rule(r"deep_gemm::\w*(gemm|mqa_logits|mega_moe)", MATRIX, True, source=DEEPGEMM),
+    Rule(r"marlin\w*::marlin(_24)?(?![a-z])", MATRIX, True, source=MARLIN),
     Rule(r"nvjet_(sm\d+_)?h[hs]", MATRIX, True, "FP16", source=NVJET),
     Rule(r"nvjet_(sm\d+_)?t[ts]", MATRIX, True, "BF16", source=NVJET),
     Rule(r"nvjet_(sm\d+_)?(qq|oo)", MATRIX, True, "FP8", source=NVJET),
+    Rule(r"nvjet_\w*tf32|nvjet_(sm90_)?sss", MATRIX, True, "TF32", source=NVJET),
     Rule(r"nvjet", MATRIX, None, source=NVJET),
     Rule(r"xmma_\w*(bf16bf16|f16f16|i8i8)", MATRIX, True, source=XMMA),
     Rule(r"xmma_", MATRIX, None, source=XMMA),
     # Attention.
     Rule(
-        r"flash_(fwd|bwd)\w*convert|flash_bwd_dot_do_o|flash_bwd_convert",
+        r"(flash|fmha|attn|attention)\w*(combine|preprocess|postprocess|convert|dot_do_o|reduce)",
         ELEMENTWISE,
         source=ATTENTION,
     ),
+    Rule(r"flash::prepare_varlen|reshape_and_cache", MEMORY, source=ATTENTION),
     Rule(r"flash_(fwd|bwd)|FlashAttn(Fwd|Bwd)", MATRIX, True, source=ATTENTION),
     Rule(r"fmha_cutlass[FB]_f32\w*_sm(80|9\d)", MATRIX, True, "TF32", source=ATTENTION),
     Rule(r"fmha_cutlass[FB]_f32", MATRIX, False, "FP32", source=ATTENTION),
@@ -113,14 +156,16 @@ RULES = (
     Rule(r"RNN_\w*_[fb]p_\w*<float|persistRNN\w*<float", MATRIX, False, "FP32", source=CUDNN_RNN),
     Rule(r"RNN_(block)?persist|persist_?RNN", MATRIX, None, source=CUDNN_RNN),
     # Products with a vector, and outer products: no instruction for matrices fits them.
+    Rule(r"gemmk1", MATRIX, False, reason="outer", source=CUBLAS, bare=True),
+    Rule(r"gemmSN_|gemm_32x32_NN", MATRIX, False, reason="small", source=CUBLAS, bare=True),
     Rule(
-        r"gemv|(?<![a-z])dot_kernel|reduce_1Block_kernel",
+        r"(?<!cublas)gemv|(?<![a-z])dot_kernel|reduce_1Block_kernel",
         MATRIX,
         False,
         reason="vector",
         source=CUBLAS,
+        bare=True,
     ),
-    Rule(r"gemmk1", MATRIX, False, reason="outer", source=CUBLAS),
     # Matrices without Tensor Cores.
     Rule(r"winograd", MATRIX, False, source=PYPROF_CONV),
     Rule(
@@ -150,7 +195,9 @@ RULES = (
         reason="depthwise",
         source=ATEN,
     ),
-    Rule(r"gemmSN_|(?<![a-z0-9])[sdhcz]gemm(?![a-z])|gemm_32x32_NN", MATRIX, False, source=CUBLAS),
+    Rule(r"(?<![a-z0-9])g?[sdhcz]gemm(?![a-z])", MATRIX, False, source=CUBLAS),
+    Rule(r"magma_\w*[sdhcz]gemm", MATRIX, False, source=MAGMA),
+    Rule(r"gemm_kernel\dx\d\w*_core", MATRIX, False, source=FERMI),
     Rule(
         r"dgrad_1x1_stride_2x2|first_layer_wgrad|conv2d_c1_k1|direct_group",
         MATRIX,
@@ -159,6 +206,7 @@ RULES = (
     ),
     # Matrices of which the name tells no more.
     Rule(r"triton_(tem|mm|bmm)|_attn_(fwd|bwd)", MATRIX, None, source=TRITON),
+    Rule(r"fused_moe_kernel", MATRIX, None, source=MOE),
     Rule(r"gemm|matmul|conv(olution|olve|\dd)|fprop|dgrad|wgrad", MATRIX, None),
     # The rest.
     Rule(
@@ -169,7 +217,7 @@ RULES = (
     Rule(r"fill(_|Functor)|pad(_|ding)", MEMORY, source=ATEN),
     Rule(r"triton_(poi|red|per)", ELEMENTWISE, source=TRITON),
     Rule(
-        r"elementwise|element_wise|reduce|softmax|_norm|LayerNorm|GammaBeta",
+        r"elementwise|element_wise|reduce|softmax|(_|rms)norm|LayerNorm|GammaBeta",
         ELEMENTWISE,
         source=ATEN,
     ),
@@ -185,33 +233,20 @@ _COMPILED = tuple((re.compile(rule.pattern, re.IGNORECASE), rule) for rule in RU
 DTYPES = tuple(
     (re.compile(pattern, re.IGNORECASE), dtype)
     for pattern, dtype in (
+        (r"e[45]m[23]|(?<![a-z0-9])fp8_", "FP8"),
         (r"bf16|bfloat16|nvjet_t", "BF16"),
         (r"tf32", "TF32"),
         (
             r"(?<![a-z])fp16_sgemm|(?<![a-z0-9])(fp16|f16|hgemm|hcudnn)|f16f16|f16_|__half|half_t|c10::half",
             "FP16",
         ),
-        (r"(?<![a-z0-9])d(gemm|884)|double|f64", "FP64"),
+        (r"(?<![a-z0-9])([dz]gemm|d884)|double|f64", "FP64"),
         (r"i8|int8|s8|igemm", "INT8"),
-        (r"(?<![a-z0-9])[sc](gemm|cudnn)|sgemm|float|f32|fp32", "FP32"),
+        (r"(?<![a-z0-9])g?[sc](gemm|cudnn)|sgemm|float|f32|fp32", "FP32"),
     )
 )
 
-CHIPS = tuple(
-    (re.compile(pattern, re.IGNORECASE), generation)
-    for pattern, generation in (
-        (r"sm_?(50|52|60|61)|maxwell|pascal|P100|GTX 1[01]", "Pascal"),
-        (r"V100|volta|TITAN V\b", "Volta"),
-        (r"T4|turing|RTX 20|RTX [5-8]000\b(?! Ada)", "Turing"),
-        (r"H100|H200|GH200|H800|H20\b|hopper|sm_?90", "Hopper"),
-        (r"L4\b|L40|RTX 40|Ada", "Ada"),
-        (r"A100|A10|A30|A40|A6000|A800|RTX 30|ampere|sm_?8[06]", "Ampere"),
-        (r"B100|B200|GB200|RTX 50|blackwell|sm_?1[02]0", "Blackwell"),
-    )
-)
 FULL_LOAD = {"FP16": 8, "BF16": 8, "TF32": 4, "INT8": 16}  # values in 16 bytes
-NO_TENSOR_CORES = ("Pascal",)
-ONLY_FP16 = ("Volta", "Turing")  # whose Tensor Cores take FP16 (Turing also integers), not FP32
 
 
 @dataclass(frozen=True)
@@ -228,11 +263,25 @@ class Said:
 @cache
 def said(name: str) -> Said:
     """Return what a kernel's name says. A name that no rule knows is `other`, without a guess."""
+    own = bare(name)
     for pattern, rule in _COMPILED:
-        if pattern.search(name):
+        if pattern.search(own if rule.bare else name):
             dtype = rule.dtype or (_dtype(name) if rule.kind == MATRIX else "")
             return Said(rule.kind, rule.tensor_core, dtype, rule.reason, rule)
     return Said(OTHER, None, "", "", None)
+
+
+def bare(name: str) -> str:
+    """Return a name without template arguments, as far as they go where a table cut it off."""
+    found, depth = [], 0
+    for part in re.split(r"([<>])", name):
+        if part == "<":
+            depth += 1
+        elif part == ">":
+            depth = max(0, depth - 1)
+        elif not depth:
+            found.append(part)
+    return "".join(found)
 
 
 def _dtype(name: str) -> str:
@@ -247,8 +296,3 @@ def alignment(name: str) -> int | None:
     """
     found = re.search(r"align(\d+)(?![A-Za-z0-9])", name)
     return int(found[1]) if found else None
-
-
-def generation(chip: str) -> str:
-    """Return the generation of a GPU by its name, such as Volta for "Tesla V100-SXM2-16GB"."""
-    return next((one for pattern, one in CHIPS if pattern.search(chip)), "")

@@ -3,7 +3,6 @@
 Conventions: times in seconds; shapes as the framework gave them to its operator, rows first.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,11 +58,3 @@ class Sums:
         """All launches, the longest first; ties in order of name."""
         found = (replace(key, calls=n, total_s=s) for key, (n, s) in self._sums.items())
         return tuple(sorted(found, key=lambda one: (-one.total_s, one.name, one.layer)))
-
-
-def summed(launches: Iterable[Launches]) -> tuple[Launches, ...]:
-    """Return `launches` with those that are alike added up, the longest first."""
-    sums = Sums()
-    for one in launches:
-        sums.add(one)
-    return sums.launches()

@@ -22,6 +22,7 @@ from allhands.profile import tables
 from allhands.profile.launches import Launches, Sums, Trace
 
 NS = 1e-9
+NO_NAME = "(a kernel without a name)"
 THREAD_BITS = 24  # of a globalTid; the rest is the process, as in globalPid
 PUSH_POP, START_END = 59, 60  # eventType of NVTX ranges
 SUMMARY = ("total time", "instances")  # columns of cuda_gpu_kern_sum besides the name
@@ -33,6 +34,7 @@ def read_sqlite(path: Path) -> Trace:
     """Read an sqlite export. Raises ValueError with one sentence."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            base.text_factory = lambda text: text.decode(errors="replace")
             return _read_base(base, path)
     except sqlite3.DatabaseError as error:
         raise ValueError(
@@ -60,22 +62,28 @@ def _read_base(base: sqlite3.Connection, path: Path) -> Trace:
     process = "k.globalPid" if "globalPid" in names else "0"
     query = (
         f"SELECT s.value, k.end - k.start, {process}, k.correlationId "
-        f"FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.{name} "
-        f"WHERE k.end >= k.start"
+        f"FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.{name} "
+        f"WHERE k.start IS NOT NULL AND k.end IS NOT NULL"
     )
     for value, duration_ns, process_id, correlation in base.execute(query):
         operator, shapes, layer = ranges.of(process_id, correlation)
-        sums.add(Launches(value, 1, duration_ns * NS, operator, shapes, (), layer))
+        kernel = value if isinstance(value, str) else NO_NAME
+        sums.add(Launches(kernel, 1, _seconds(duration_ns), operator, shapes, (), layer))
     for table, value in (("MEMCPY", "[CUDA memcpy]"), ("MEMSET", "[CUDA memset]")):
         if f"CUPTI_ACTIVITY_KIND_{table}" in there:
             query = f"SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_{table}"
             calls, total_ns = base.execute(query).fetchone()
             if calls:
-                sums.add(Launches(value, calls, total_ns * NS))
+                sums.add(Launches(value, calls, _seconds(total_ns)))
     launches = sums.launches()
     if not launches:
         raise ValueError(f"{path}: no GPU kernel in this trace. Profile while the GPU works.")
     return Trace(path, "nsys sqlite", launches, _chip(base, there), _origin(base, there))
+
+
+def _seconds(ns: object) -> float:
+    """Return a time of the database; what is no time counts as 0."""
+    return ns * NS if isinstance(ns, int | float) and 0 <= ns < float("inf") else 0.0
 
 
 def _columns(base: sqlite3.Connection, table: str) -> set[str]:
@@ -108,22 +116,30 @@ class _Ranges:
         rows: dict[int, list[tuple[int, int, str]]] = {}
         query = (
             f"SELECT n.globalTid, n.start, n.end, {text} FROM NVTX_EVENTS n {join} "
-            f"WHERE n.eventType IN ({PUSH_POP}, {START_END}) AND n.end IS NOT NULL"
+            f"WHERE n.eventType IN ({PUSH_POP}, {START_END})"
         )
         for thread, start, end, value in base.execute(query):
-            if value:
+            if all(isinstance(one, int) for one in (thread, start, end)) and _is_text(value):
                 rows.setdefault(thread, []).append((start, end, value))
         query = "SELECT globalTid, start, correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME"
         launches: dict[int, list[tuple[int, int]]] = {}
         for thread, start, correlation in base.execute(query):
+            if not all(isinstance(one, int) for one in (thread, start, correlation)):
+                continue
             launches.setdefault(thread, []).append((start, correlation))
         for thread, ranges in rows.items():
             for correlation, around in _around(ranges, launches.get(thread, [])):
                 self._found[thread >> THREAD_BITS, correlation] = _meaning(around)
 
-    def of(self, process: int, correlation: int) -> tuple[str, tuple, str]:
+    def of(self, process: object, correlation: object) -> tuple[str, tuple, str]:
         """Return operator, shapes and layer of a launch; processes number theirs apart."""
+        if not isinstance(process, int):
+            return "", (), ""
         return self._found.get((process >> THREAD_BITS, correlation), ("", (), ""))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _around(ranges: list[tuple[int, int, str]], moments: Iterable[tuple[int, int]]):
@@ -185,13 +201,14 @@ def read_csv(lines: Iterable[str], path: Path, origin: str = "") -> Trace:
         cells = [*cells[: len(columns) - 1], ", ".join(cells[len(columns) - 1 :])]
         row = {one.name: cell for one, cell in zip(columns, cells, strict=True)}
         unit = {one.name: one.unit or "ns" for one in columns}
+        name = tables.name(row["name"], path)
         if "instances" in row:
             time_s = tables.seconds(row["total time"], unit["total time"], path)
-            sums.add(Launches(row["name"], tables.count(row["instances"], path), time_s))
+            sums.add(Launches(name, tables.count(row["instances"], path), time_s))
         else:
             time_s = tables.seconds(row["duration"], unit["duration"], path)
             chip = chip or _device(row.get("device", ""))
-            sums.add(Launches(row["name"], 1, time_s))
+            sums.add(Launches(name, 1, time_s))
     launches = sums.launches()
     if not launches:
         raise ValueError(f"{path}: no GPU kernel in this table. Profile on a GPU: --trace=cuda.")

@@ -42,14 +42,15 @@ def read(lines: Iterable[str], path: Path, origin: str = "") -> Trace:
             )
         row = dict(zip(names, cells, strict=False))
         unit = dict(zip(names, units, strict=False))
+        name = tables.name(row["name"], path)
         if "calls" in row:
             if row.get("type", GPU) == GPU:
                 time_s = tables.seconds(row["time"], unit.get("time", ""), path)
-                sums.add(Launches(row["name"], tables.count(row["calls"], path), time_s))
+                sums.add(Launches(name, tables.count(row["calls"], path), time_s))
         elif row["duration"]:
             time_s = tables.seconds(row["duration"], unit.get("duration", ""), path)
             chip = chip or re.sub(r"\s*\(\d+\)$", "", row.get("device", ""))
-            name = re.sub(r"\s*\[\d+\]$", "", row["name"])  # the number of the launch
+            name = re.sub(r"\s*\[\d+\]$", "", name)  # the number of the launch
             sums.add(Launches(name, 1, time_s))
     launches = sums.launches()
     if not launches:

@@ -37,6 +37,11 @@ def read(path: Path | str) -> Trace:
         raise ValueError(f"{path} is a folder: give one of the traces in it.")
     if not path.exists():
         raise ValueError(f"There is no file {path}.")
+    if not path.is_file():  # a pipe can be read only once, and a reader waits for its writer
+        raise ValueError(
+            f"{path} is not a regular file: a trace is read more than once. Write it into a file "
+            f"first, and give that file."
+        )
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
@@ -59,6 +64,9 @@ def _opened(path: Path, start: bytes) -> Iterator[io.BufferedIOBase]:
 
 
 def _read_text(path: Path, start: bytes, head: bytes) -> Trace:
+    if start.startswith(GZIP) and head.startswith((SQLITE, GZIP)):
+        what = "an sqlite file" if head.startswith(SQLITE) else "a gzip file once more"
+        raise ValueError(f"{path} is {what}, packed by gzip. Unpack it first: gunzip {path.name}.")
     if not head.strip():
         raise ValueError(f"{path} is empty. {EXPECTED}")
     for first, what, advice in OTHERS:

@@ -13,6 +13,7 @@ from allhands.profile.why import Why, dtype_of, why
 
 SHOWN = 12  # kernels in the printed report
 NAME_CHARS = 64
+TIMED = "Export the profile again, with the times of the kernels."
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Report:
                 "size": one.why.size,
                 "calls": one.calls,
                 "total_s": one.total_s,
-                "share": one.total_s / self.matrix_s if self.matrix_s else None,
+                "share": one.total_s / self.matrix_s if self.matrix_s > 0 else None,
             }
             for one in self._matrix
             if one.tensor_core is False
@@ -119,7 +120,7 @@ class Report:
         }
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(map(printable, _lines(self)))
 
 
 def report(trace: Trace) -> Report:
@@ -151,7 +152,11 @@ def _lines(report: Report):
     if trace.origin:
         yield f"origin: {trace.origin}"
     share = report.tensor_core_share
-    if share is None:
+    if not report.total_s > 0:
+        yield f"All kernels have time 0 in this trace, so there is no share. {TIMED}"
+    elif share is None and any(one.kind == kernels.MATRIX for one in report.kernels):
+        yield f"All kernels that multiply matrices have time 0, so there is no share. {TIMED}"
+    elif share is None:
         yield "No kernel in this trace multiplies matrices."
     else:
         yield (
@@ -185,12 +190,19 @@ def _lines(report: Report):
         yield "Not on Tensor Cores:"
     for one in off[:SHOWN]:
         where = one["layer"] or one["operator"]
-        yield (
-            f"  {one['share']:.1%} {short(one['kernel'])}{f' [{where}]' if where else ''}: "
-            f"{one['why']}"
-        )
+        part = "" if one["share"] is None else f"{one['share']:.1%} "
+        yield (f"  {part}{short(one['kernel'])}{f' [{where}]' if where else ''}: {one['why']}")
 
 
 def short(name: str) -> str:
     """Return a name that fits on a line."""
     return name if len(name) <= NAME_CHARS else name[: NAME_CHARS - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Return a text with characters that a terminal would obey or not show written out: `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+    )

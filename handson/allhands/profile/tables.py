@@ -15,6 +15,8 @@ UNITS_S = {
     **{"ns": 1e-9, "nsec": 1e-9, "us": 1e-6, "usec": 1e-6, "μs": 1e-6, "ms": 1e-3, "msec": 1e-3},
     **{"s": 1.0, "sec": 1.0},
 }
+BESIDE = ("==", "#", "Processing [")  # lines that are not of the table
+_FIRST_CELL = re.compile(r"[\d.,]+|GPU activities|API calls")
 _UNIT = re.compile(r"\s*\((?P<unit>[^()]*)\)\s*$")
 
 
@@ -35,13 +37,42 @@ def column(text: str) -> Column:
 
 
 def rows(lines: Iterable[str], path: Path) -> Iterator[list[str]]:
-    """Yield the cells of each line that has more than one cell. Raises ValueError."""
+    """Yield the cells of each line that has more than one cell.
+
+    Raises ValueError: for a quote that does not close, and for a table that is cut off. A profiler
+    ends every line; a last line without its end, or with one number alone, was cut.
+    """
+    seen = _Seen()
+    cells: list[str] = []
     try:
-        for cells in csv.reader(lines):
+        for cells in csv.reader(seen.of_table(lines), strict=True):
             if len(cells) > 1:
                 yield [cell.strip() for cell in cells]
     except csv.Error as error:
-        raise ValueError(f"{path} is no table that can be read: {error}.") from error
+        raise ValueError(
+            f"{path} is no table that can be read, or is cut off: {error}. Write the table again."
+        ) from error
+    if not seen.last.endswith(("\n", "\r")):
+        raise ValueError(
+            f"{path} is cut off: its last line has no end. Copy it again, or write the table again."
+        )
+    if len(cells) == 1 and _FIRST_CELL.fullmatch(cells[0].strip()):
+        raise ValueError(
+            f"{path} is cut off: its last row is {cells[0].strip()!r} alone. Write the table again."
+        )
+
+
+class _Seen:
+    """Passes the lines of a table on, without what a profiler says around it."""
+
+    def __init__(self) -> None:
+        self.last = "\n"
+
+    def of_table(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self.last = line
+            if not line.startswith(BESIDE):
+                yield line
 
 
 def seconds(text: str, unit: str, path: Path) -> float:
@@ -55,6 +86,13 @@ def seconds(text: str, unit: str, path: Path) -> float:
     if not 0 <= value < float("inf"):
         raise ValueError(f"{path}: a time is 0 or more, saw {text!r}.")
     return value * UNITS_S[unit]
+
+
+def name(text: str, path: Path) -> str:
+    """Return a kernel's name, the last cell of a row. Raises ValueError if it is not there."""
+    if not text:
+        raise ValueError(f"{path} is cut off: a row has no kernel's name. Write the table again.")
+    return text
 
 
 def count(text: str, path: Path) -> int:

@@ -57,7 +57,7 @@ class _Events:
         category = str(event.get("cat", "")).lower()
         if category in KERNELS:
             args = _args(event)
-            found = (args.get("external id"), args.get("correlation"))
+            found = (_id(args.get("external id")), _id(args.get("correlation")))
             name = self.names.setdefault(event["name"], event["name"])  # one copy of each
             self.kernels.append((name, _number(event, "dur"), *found))
         elif category in OPERATORS:
@@ -66,8 +66,9 @@ class _Events:
             self._range(event, category)
         elif category in RUNTIME:
             args = _args(event)
-            if "correlation" in args and "external id" in args:
-                self.runtime[args["correlation"]] = args["external id"]
+            correlation = _id(args.get("correlation"))
+            if correlation is not None:
+                self.runtime[correlation] = _id(args.get("external id"))
 
     def _operator(self, event: dict) -> None:
         args = _args(event)
@@ -77,9 +78,9 @@ class _Events:
         start = _number(event, "ts")
         sequence = args.get("sequence number")
         forward_thread = args.get("fwd thread id")
-        self.operators[args.get("external id")] = _Operator(
+        self.operators[_id(args.get("external id"))] = _Operator(
             self.kinds.setdefault(kind, len(self.kinds)),
-            event.get("tid"),
+            _id(event.get("tid")),
             start,
             start + _number(event, "dur"),
             sequence if isinstance(sequence, int) else None,
@@ -96,7 +97,7 @@ class _Events:
             return
         start = _number(event, "ts")
         row = (start, start + _number(event, "dur"), self.names.setdefault(name, name))
-        self.ranges.setdefault(event.get("tid"), []).append(row)
+        self.ranges.setdefault(_id(event.get("tid")), []).append(row)
 
 
 def read(file: IO[str], path: Path) -> Trace:
@@ -115,7 +116,7 @@ def read(file: IO[str], path: Path) -> Trace:
             ) from error
         raise ValueError(
             f"{path} is no JSON: {error}. Give the file that the profiler wrote."
-        ) from (error)
+        ) from error
     if header.get(json_stream.EVENTS) is not True:
         raise ValueError(
             f"{path} is JSON, but has no list traceEvents: it is no trace. Give the file that "
@@ -208,6 +209,11 @@ def _chip(header: dict) -> str:
     return ""
 
 
+def _id(value: object) -> int | str | None:
+    """Return what names an operator, a launch or a thread; what is no name counts as none."""
+    return value if isinstance(value, int | str) else None
+
+
 def _args(event: dict) -> dict:
     args = event.get("args")
     if not isinstance(args, dict):
@@ -232,6 +238,6 @@ def _number(event: dict, key: str) -> float:
     """Return a time of an event; what is no time counts as 0."""
     try:
         value = float(event.get(key, 0.0))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
     return value if 0 <= value < float("inf") else 0.0

@@ -7,8 +7,10 @@ The reasons, in the order in which they are asked, each with a code and a senten
     dtype            FP32 (without TF32) or FP64 is multiplied
     depthwise, fft   the algorithm has no product of matrices that would fit
     dimension        a dimension is not a multiple of 8 (FP16, BF16) or 16 (INT8)
+    small            the library chose its kernel for small products
     library          the dtype is right, all dimensions are: the library chose another kernel
-    unknown          the profile has no shapes, so it can be the dimensions or the library's choice
+    operator         the profile has shapes, of an operator whose dimensions are not known here
+    unknown          the profile has no shapes or no dtype: the dimensions or the library's choice
 
 The multiples of 8 and 16 are those of NVIDIA's Deep Learning Performance Guide, "Tensor Core
 requirements": needed until cuBLAS 10 and cuDNN 7.5, and fastest since.
@@ -16,7 +18,7 @@ requirements": needed until cuBLAS 10 and cuDNN 7.5, and fastest since.
 
 from dataclasses import dataclass
 
-from allhands.profile import kernels
+from allhands.profile import generations, kernels
 from allhands.profile.launches import Launches, Shape
 
 MULTIPLE = {**kernels.FULL_LOAD, "FP8": 16}
@@ -91,8 +93,8 @@ def why(one: Launches, chip: str = "") -> Why:
     said = kernels.said(one.name)
     dtype = said.dtype or dtype_of(one.types)
     input_dtype = dtype_of(one.types) or dtype
-    generation = kernels.generation(chip)  # a kernel's name may be of an older chip
-    if generation in kernels.NO_TENSOR_CORES:
+    generation = generations.generation_of(chip)  # a kernel's name may be of an older chip
+    if generation and not generation.tensor_cores:
         return Why("no_tensor_cores", f"{chip} has no Tensor Cores.")
     sizes = dimensions(one.operator, one.shapes)
     ones = [name for name, size in sizes.items() if size == 1 and name in ("M", "N", "K")]
@@ -104,8 +106,8 @@ def why(one: Launches, chip: str = "") -> Why:
     if input_dtype == "FP64" or dtype == "FP64":
         return Why("dtype", "FP64 is multiplied, and the library chose a kernel without them.")
     if input_dtype == "FP32":
-        if generation in kernels.ONLY_FP16:
-            more = f": Tensor Cores of {generation} take FP16; use mixed precision"
+        if generation and generation.name in generations.ONLY_FP16:
+            more = f": Tensor Cores of {generation.name} take FP16; use mixed precision"
         else:
             more = ", not TF32: allow TF32 (Ampere and later), or use mixed precision"
         return Why("dtype", f"FP32 is multiplied{more}.")
@@ -120,13 +122,32 @@ def why(one: Launches, chip: str = "") -> Why:
         verb = "is not a multiple" if len(odd) == 1 else "are not multiples"
         name, size = next(iter(odd.items()))
         return Why("dimension", f"{listed} {verb} of {multiple}.", name, size)
+    if said.reason == "small":
+        return Why("small", "The library chose its kernel for small products.")
     if sizes and input_dtype:
         return Why(
             "library",
             f"The library chose otherwise: {input_dtype}, all dimensions multiples of {multiple}.",
+        )
+    if sizes:
+        return Why(
+            "unknown",
+            f"Not known: neither the name nor the profile says the dtype, and all dimensions are "
+            f"multiples of {multiple}.",
+        )
+    if any(one.shapes):
+        return Why(
+            "operator",
+            f"Not known: {input_dtype or 'no dtype'}, and of {one.operator or 'this operator'} it "
+            f"is not known here which sizes must be multiples of {multiple}. Its inputs: "
+            f"{', '.join(_written(shape) for shape in one.shapes if shape)}.",
         )
     return Why(
         "unknown",
         f"Not known: {input_dtype or 'no dtype'}, and the profile has no shapes. Record shapes: "
         f"dimensions that are not multiples of {multiple}, or the library's choice.",
     )
+
+
+def _written(shape: Shape) -> str:
+    return " x ".join(map(str, shape))
