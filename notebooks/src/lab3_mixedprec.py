@@ -8,8 +8,6 @@
 # every chip, and a CPU computes them too, slowly. The traces of GPUs come with the course. It takes
 # about two hours.
 #
-# ![A number line, drawn to scale: where FP16 begins and ends, and BF16 and TF32 beside it](../slides/figures/lab3_mixedprec_numberline.svg)
-#
 # A number in FP16 takes two bytes where FP32 takes four. So half of the bytes move, and **Tensor Cores**
 # multiply FP16 matrices many times as fast. The price: far fewer numbers exist. This lab is about that
 # price, and how to pay it.
@@ -21,7 +19,8 @@
 # | $g$ | `grad` | the gradient of the loss by a weight |
 # | $\eta$ | `rate` | the learning rate: the update is $-\eta g$ |
 # | $S$ | `scale` | the loss scale: the loss is multiplied by it, and the gradient divided by it |
-# | $\varepsilon$ | `epsilon` | the step from 1 to the next number |
+# | $\delta$ | `epsilon` | the step from 1 to the next number |
+# | $\epsilon$ | `eps` | Adam's small number, which keeps it from dividing by 0 |
 # | $I$ | `intensity` | arithmetic operations for each byte that is moved |
 
 # %%
@@ -48,22 +47,23 @@ show = Console(width=100).print
 from allhands.precision.formats import BF16, FP16, FP32, TF32
 
 print("format  exponent  fraction    largest  smallest  step at 1")
-for f in (FP32, TF32, BF16, FP16):
+for f in (FP32, TF32, BF16):
     print(
         f"{f.name:7} {f.exponent_bits:8} {f.fraction_bits:9} {f.largest:10.3g} "
         f"{f.smallest:9.2g} {f.epsilon:10.2g}"
     )
+print(f"{FP16.name:7} {FP16.exponent_bits:8} {FP16.fraction_bits:9} {'?':>10} {'?':>9} {'?':>10}")
 # > format  exponent  fraction    largest  smallest  step at 1
 # > FP32           8        23    3.4e+38   1.4e-45    1.2e-07
 # > TF32           8        10    3.4e+38   1.1e-41    0.00098
 # > BF16           8         7   3.39e+38   9.2e-41     0.0078
-# > FP16           5        10   6.55e+04     6e-08    0.00098
+# > FP16           5        10          ?         ?          ?
 
 # %% [markdown]
 # BF16 and TF32 have the exponent of FP32: they reach as far. FP16 has five bits only. TF32 is no format of
 # memory: Tensor Cores round FP32 numbers to it on the way in.
 #
-# Do not believe the table. `np.float16` rounds to FP16: find the limits by experiment.
+# You fill in the last line: `np.float16` rounds to FP16, so find its limits by experiment.
 #
 # **Predict:** which is the smallest number above 0? The largest? And how large must an update be so that a
 # weight of 1 notices it?
@@ -97,6 +97,12 @@ limits
 desk.check("limits", limits)
 
 # %% [markdown]
+# Here are the four formats, drawn to scale. Near 0 a format runs out of exponents. It goes on with fewer bits of
+# fraction: these numbers are called **subnormal**.
+#
+# ![A number line: where FP16 begins and ends, and FP32, TF32 and BF16 beside it; below, how fine each is near 1](../slides/figures/lab3_mixedprec_numberline.svg)
+
+# %% [markdown]
 # Two things can go wrong with a small number, and they are not the same:
 #
 # * **It is 0.** A gradient below 3e-8 rounds to 0: it dies.
@@ -115,7 +121,7 @@ print(f"FP16: {weight:.4f}   exact: {0.1 - 1000 * 3e-5:.4f}")
 # It has not moved at all. Now the gradients of a real model: the translator of lab 1, after 100 updates.
 # All its gradients, each a number in FP32, in one array.
 #
-# **Predict:** how many of them does FP16 make zero?
+# **Predict:** how many of them does FP16 make zero? (The 100 updates take 5 to 10 seconds.)
 
 # %%
 from allhands.train.gradients import gradients as gradients_of
@@ -170,12 +176,15 @@ lost
 desk.check("lost", lost, small)
 
 # %% [markdown]
-# Here they are before and after a scale of 2^8. A power of two changes the exponent only: the hill moves, and keeps
-# its shape.
+# Here they are before and after the scale that you found. A power of two changes the exponent only: the hill moves,
+# and keeps its shape.
 
 # %%
 sizes = np.abs(small[small != 0])
-draw_precision.gradient_histogram({"scale 1": sizes, "scale 2^8": 2**8 * sizes}, FP16)
+scale = lost["scale"] if isinstance(lost, dict) else 1
+draw_precision.gradient_histogram(
+    {"scale 1": sizes, f"your scale, {scale:g}": np.float32(scale) * sizes}, FP16
+)
 
 # %% [markdown]
 # Is there room at the other end? PyTorch's scaler begins with 2^16. The limit is 65504.
@@ -192,7 +201,8 @@ print(f"times 2^16:       {2**16 * np.abs(small).max():.2g}")
 # 1. forward and backward on an **FP16 copy**;
 # 2. **master weights** in FP32 take the update;
 # 3. the **loss is scaled**, so that small gradients survive;
-# 4. the step **unscales, tests, clips** and then updates, or skips.
+# 4. the **step** must give the master weights the true gradient, clipped, or skip. What must it do, and in which
+#    order?
 #
 # The task is small and real: 8x8 images of handwritten digits, from the UCI repository.
 
@@ -225,7 +235,7 @@ desk.check("half_copy", half_copy)
 half_copy = desk.carry_on("half_copy", half_copy, mixed.half_copy)
 
 # %% [markdown]
-# How far apart are the two models? **Predict:** in how many digits do their answers agree?
+# How far apart are the two models? **Predict:** to how many decimal places do the five numbers agree?
 
 # %%
 logits_32 = net(data.test_images)[0]
@@ -234,7 +244,7 @@ print("FP32", [f"{x:.4f}" for x in logits_32.tolist()[:5]])
 print("FP16", [f"{x:.4f}" for x in logits_16.tolist()[:5]])
 
 # %% [markdown]
-# Three digits: enough for a forward pass. The update is the problem, not the product.
+# To three decimal places, rounded: enough for a forward pass. The update is the problem, not the product.
 #
 # ### Exercise: `master_step`
 #
@@ -261,6 +271,27 @@ def master_step(masters, halves, rate):
 
 # %% check="master_step"
 desk.check("master_step", master_step)
+
+
+# %% [markdown]
+# The weight of section 1 again: 0.1, and 1,000 updates of 0.00003. This time it has a master.
+
+
+# %%
+def by_the_package(masters, halves, rate):
+    """The package's version: torch's own SGD on each master, and then the copy."""
+    for master, half in zip(masters, halves, strict=True):
+        master.grad = half.grad.float()
+        torch.optim.SGD([master], lr=rate).step()
+        half.copy_(master)
+
+
+master_step = desk.carry_on("master_step", master_step, by_the_package)
+master, half = torch.tensor([0.1]), torch.tensor([0.1]).half()
+half.grad = torch.tensor([3e-5]).half()
+for _ in range(1000):
+    master_step([master], [half], rate=1.0)
+print(f"master: {master.item():.4f}   half: {half.item():.4f}")
 
 # %% [markdown]
 # Does that not spend the memory that FP16 saved? The weights now take $2 + 4$ bytes instead of 4. But in
@@ -382,7 +413,9 @@ def clipped_step(weights, scale, max_norm, rate):
 
 
 # %% [markdown]
-# Here is the whole of mixed precision in one loop: copy, scale, backward, step, next scale, copy.
+# Here is the whole of mixed precision in one loop: copy, scale, backward, step, next scale, copy. (The gradient must
+# be tested and clipped in between. So `clipped_step` does the first half of `master_step`, and `mixed.to_half` the
+# second.)
 #
 # The scale begins far too large, at 2^24.
 #
@@ -426,17 +459,22 @@ print(sum(not made for _, _, made in history), "steps skipped")
 # %% check="clipped_step"
 desk.check("clipped_step", clipped_step)
 
+# %%
+clipped_step = desk.carry_on("clipped_step", clipped_step, mixed.sgd_step)
+
 # %% [markdown]
 # ## 3. What fails, and why
 #
-# Six recipes on the same task, with the same batches. Two things were made hard on purpose, and the table
+# Seven recipes on the same task, with the same batches. Two things were made hard on purpose, and the table
 # says which recipe survives which:
 #
 # * the loss has a weight of $10^{-5}$, so that gradients are small;
 # * the learning rate is small, $2.5 \cdot 10^{-5}$, so that updates are small.
 #
-# FP32 does not care about the first: the optimizer is Adam, which divides by the gradient's size. The run
-# takes about 20 seconds.
+# FP32 does not care about the first. The optimizer is Adam: for each weight it keeps two running means, its
+# **moments**: $m$ of the gradient and $v$ of its square. The update is $\eta\, m / (\sqrt{v} + \epsilon)$, so the
+# gradient's size cancels. (If $\epsilon$ is far smaller: it is $10^{-12}$ here. The usual $10^{-8}$ is as large as
+# these gradients.) The run takes about 25 seconds.
 #
 # **Predict:** which rows learn? Which row becomes nan?
 
@@ -450,23 +488,26 @@ show(mixed_table.table(outcomes))
 #
 # | recipe | seed 0 | seed 1 | seed 2 |
 # |---|---|---|---|
-# | FP32 | 83.6 | 82.5 | 80.6 |
+# | FP32 | 91.1 | 89.2 | 85.0 |
 # | pure FP16 | nan | nan | nan |
-# | FP16, loss scaling | 48.1 | 42.5 | 55.0 |
+# | FP16, loss scaling | 84.7 | 85.0 | 80.3 |
 # | FP16, master weights | 8.3 | 17.5 | 8.9 |
-# | FP16, master weights, loss scaling | 83.6 | 82.5 | 80.6 |
-# | BF16, master weights | 83.9 | 82.5 | 80.6 |
+# | FP16, master weights, loss scaling | 91.1 | 88.9 | 85.0 |
+# | BF16 alone | 7.8 | 17.8 | 7.8 |
+# | BF16, master weights | 91.1 | 89.7 | 85.0 |
+#
+# ![Left: the training loss of each recipe over 2,500 steps, three seeds. Right: the digits that each recognises in the test](../slides/figures/lab3_mixedprec_table.svg)
 #
 # Mixed precision is as good as FP32, on each seed. Pure FP16 leaves Adam in FP16 too, and is nan after one
 # update: section 4 says why. Masters without scaling have nothing to add up: 98 % of the gradients are 0.
 #
 # ### Exercise: `recipe`
 #
-# Look at the row **FP16, loss scaling**: the weights are FP16 alone, without masters. It stays far behind the
-# row of mixed precision. Why?
+# Look at the row **FP16, loss scaling**: the weights are FP16 alone, without masters. On each seed it stays
+# behind the row of mixed precision. Why?
 #
 # * **a** The gradients are smaller than the smallest FP16 number.
-# * **b** The updates are smaller than half a step of the weights.
+# * **b** Many updates are smaller than half a step of their weights.
 # * **c** The activations are larger than 65504.
 # * **d** FP16 makes the matrix products wrong.
 #
@@ -482,7 +523,7 @@ desk.check("recipe", answer)
 
 # %% [markdown]
 # BF16 needs no scaling: it reaches as far as FP32. But it has 8 bits where FP16 has 11, so it needs master
-# weights even more. **Predict:** which update does a weight of 1 not hear in BF16?
+# weights even more: in the table **BF16 alone** learns nothing. **Predict:** which update does a weight of 1 not hear in BF16?
 
 # %%
 from allhands.precision.formats import round_to
@@ -574,7 +615,7 @@ def amp_step(model, optimizer, scaler, x_bf, y_b, max_norm):
 desk.check("amp_step", amp_step)
 
 # %% [markdown]
-# The same batches, rate and first scale as in your own loop of section 2. **Predict:** does it end at the same
+# The same batches, rate and first scale as in your own loop of section 2, which runs once more here. **Predict:** does it end at the same
 # loss? At the same scale?
 
 
@@ -600,6 +641,7 @@ batches = torch.Generator().manual_seed(0)
 for _ in range(200):
     rows = torch.randint(len(data.train_images), (64,), generator=batches)
     loss = amp_step(model, sgd, scaler, data.train_images[rows], data.train_digits[rows], 1.0)
+history = train()
 print(f"torch.amp: loss {loss.item():.3f}, scale 2^{math.log2(scaler.get_scale()):g}")
 print(f"by hand:   loss {history[-1][0]:.3f}, scale 2^{history[-1][1]:g}")
 
@@ -622,8 +664,8 @@ print(*(str(each.message) for each in said))
 # On a CPU it is switched off: a warning, and then nothing is scaled. Say where it works:
 # `torch.amp.GradScaler("cpu")`.
 #
-# **Trap two: an epsilon that is zero.** Adam divides by $\sqrt{v} + \epsilon$, with $\epsilon = 10^{-8}$ so
-# that it never divides by 0. **Predict:** what is $10^{-8}$ in FP16?
+# **Trap two: an epsilon that is zero.** Adam divides by $\sqrt{v} + \epsilon$, usually with $\epsilon = 10^{-8}$,
+# so that it never divides by 0. **Predict:** what is $10^{-8}$ in FP16?
 
 # %%
 weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float16))
@@ -633,7 +675,8 @@ adam.step()
 print("epsilon:", np.float16(1e-8), "  weights:", weight.tolist())
 
 # %% [markdown]
-# One gradient of 0, and the weight is nan. That is the row "pure FP16" of the table. With master weights the
+# The gradient of 0.00001 has a square that FP16 makes 0. So $v$ and $\epsilon$ are both 0, the update is $m/0$, and
+# the weight is -inf. The gradient of 0 gives 0/0: nan. That is the row "pure FP16" of the table. With master weights the
 # optimizer works in FP32, and the question does not come up.
 #
 # ## 5. The library's way: Chainer
@@ -644,7 +687,7 @@ print("epsilon:", np.float16(1e-8), "  weights:", weight.tolist())
 # * `optimizer.use_fp32_update()`: master weights;
 # * `optimizer.loss_scaling()`: a dynamic scale (with `scale=...`: a static one).
 #
-# Here is the translator of lab 1, small (preset `lab3_cpu`). A CPU has no FP16 units, so it is slow here.
+# Here is the translator of lab 1, small (preset `lab3_cpu`). Most CPUs have no FP16 units, so it is slow here.
 #
 # **Predict:** Chainer's dynamic scale begins at 1 and doubles at each update, until the first overflow. What is it
 # after ten?
@@ -702,9 +745,10 @@ print("loss:", *(f"{each:.0f}" for each in losses), f"  scale {scale:g}")
 # (`allhands.train.precision.ClipUnscaled`) multiplies its limit by the scale.
 
 # %% [markdown]
-# A CPU has no FP16 units: one epoch of `lab3_cpu` takes 38 s of one core where FP32 takes 3.3 s, and says 64.8 % of
+# Most CPUs have no FP16 units. On the one measured, one epoch of `lab3_cpu` takes 38 s of one core where FP32 takes 3.3 s, and says 64.8 % of
 # the sentences exactly where FP32 says 65.4 % (measured, one seed). The gain is for chips with Tensor Cores.
-#
+
+# %% [markdown]
 # ### One idea, four names
 #
 # It all began with TensorFlow 1 on Volta. Whoever reads old code meets these names:
@@ -720,7 +764,8 @@ print("loss:", *(f"{each:.0f}" for each in losses), f"  scale {scale:g}")
 #
 # Sources: NVIDIA, *Training With Mixed Precision*; TensorFlow 1.15, `tf.contrib.mixed_precision`; Keras 2, *Mixed
 # precision*; Chainer 7.8 and PyTorch 2.13, their sources.
-#
+
+# %% [markdown]
 # ## 6. Are Tensor Cores really running?
 #
 # The loss falls, `autocast` is there, the GPU is busy. Nothing of that proves that Tensor Cores run. The
@@ -785,8 +830,8 @@ for name, report in reports.items():
     print(f"{name:22} {mine_s / report.matrix_s:7.1%}")
 
 # %% [markdown]
-# Two of them look alike: one training step on a V100, once with a vocabulary of 104 words, once with 101.
-# **Predict:** can three words make a difference?
+# `v100_mixed` and `v100_vocab101` are the same training step on the same chip. In the second the vocabulary has 101
+# words, in the first a few more. **Predict:** can a few words make a difference?
 
 # %%
 report = reports["v100_vocab101"]
@@ -846,7 +891,7 @@ desk.check("intensity", intensity)
 #
 # $$\text{rate} \le \min(\text{peak},\; \text{bandwidth} \cdot I)$$
 #
-# ![Two rooflines, of FP32 and FP16, and the products of lab 1's translator under them](../slides/figures/lab3_mixedprec_roofline.svg)
+# ![Left: the rooflines of an A100 in FP32 and FP16, with five products of the translator as predicted. Right: one CPU core in FP32 and BF16, products as predicted (open) and measured (full)](../slides/figures/lab3_mixedprec_roofline.svg)
 #
 # The makers' own figures (each with its source in `allhands/precision/chips.py`):
 
@@ -1013,7 +1058,8 @@ for n_bytes in (1e5, 1e6, 1e7, 1e8):
 # Here their sizes are set far apart on purpose: one is multiplied by 1,000, the other by 0.000001. Adam
 # divides by the size, so FP32 does not care. FP16 does.
 #
-# **Predict:** with one `GradScaler` for both, where will the scale end? And with two?
+# **Predict:** with one `GradScaler` for both, where will the scale end? And with two? (The three runs take about
+# 10 seconds.)
 
 # %%
 from allhands.train.gan import train_gan
@@ -1030,10 +1076,15 @@ from allhands.trace import draw
 
 draw.points({name: run.made for name, run in runs.items()}, "what the generators make")
 
-# %% [markdown]
-# With one scaler the discriminator's overflows hold the scale down, and the generator's gradients are lost. With
-# two, each finds its own scale. (Distances on three seeds: FP32 0.028, 0.024, 0.022; one scaler 0.14, 0.44,
-# 0.065; two scalers 0.030, 0.036, 0.034.)
+# %%
+two, one = runs["mixed"], runs["one_scaler"]
+scales = {
+    "two scalers: discriminator": np.log2(two.scales_d),
+    "two scalers: generator": np.log2(two.scales_g),
+    "one scaler for both": np.log2(one.scales_d),
+}
+steps = range(1, len(two.scales_d) + 1)
+draw.curves(steps, scales, "the loss scales", x="step", y="log2 of the scale")
 
 # %% [markdown]
 # ### Exercise: `two_scalers`
@@ -1055,6 +1106,11 @@ answer = "c"
 
 # %% check="two_scalers"
 desk.check("two_scalers", answer)
+
+# %% [markdown]
+# With one scaler the discriminator's overflows hold the scale down, and the generator's gradients are lost. With
+# two, each finds its own scale. (Distances on three seeds: FP32 0.028, 0.024, 0.022; one scaler 0.14, 0.44,
+# 0.065; two scalers 0.030, 0.036, 0.034.)
 
 # %% [markdown]
 # ## 10. On a GPU

@@ -1,5 +1,7 @@
 """Lab 3, kernels and speed: checks refuse likely mistakes with the sentence meant for them."""
 
+import re
+
 import pytest
 
 from allhands.grade.checks import lab3_mixedprec_speed as speed
@@ -31,6 +33,26 @@ KERNEL_MISTAKES = {
     "every xmma": (named(*SIGNS, "xmma"), "`ffma` is the ordinary multiply"),
     "every cutlass": (named(*SIGNS, "cutlass"), "`simt` means the ordinary cores"),
     "no rnn": (named(*SIGNS, but=("RNN",)), "the instruction of Tensor Cores itself"),
+    "no 161616": (
+        named("884", "1688", "16816", "tensor16x8", "nvjet", "HMMA"),
+        "`161616` is a shape too",
+    ),
+    "all but": (
+        lambda name: (
+            not named("sgemm", "hgemm", "gemv", "simt", "ffma", "elementwise")(name)
+            and ("RNN" not in name or "HMMA" in name)
+        ),
+        "a convolution in FP32",
+    ),
+    "all but matrix products": (
+        lambda name: (
+            not named(
+                *("sgemm", "hgemm", "gemv", "simt", "ffma", "elementwise", "scudnn", "LSTM<")
+            )(name)
+        ),
+        "it multiplies nothing",
+    ),
+    "no bool": (lambda name: re.search("|".join(SIGNS), name), "bool(...) of what you found"),
     "every rnn": (named(*SIGNS, "RNN"), "the same layer in FP32"),
     "no hopper": (named(*SIGNS[:-1]), "nvjet"),
     "no h884": (named("s884", *SIGNS[1:]), "`h884` is the same instruction"),
@@ -53,7 +75,8 @@ def test_on_tensor_cores_refuses(desk, mistake):
 def test_on_tensor_cores_takes_the_signs_and_the_package_agrees_with_the_names(desk):
     assert desk.check("on_tensor_cores", named(*SIGNS)).full
     assert desk.check("on_tensor_cores", lambda name: kernels.said(name).tensor_core is True).full
-    assert not set(speed.ON_TENSOR_CORES) & set(speed.ON_ORDINARY_CORES)
+    assert all(kernels.said(name).tensor_core is True for name in speed.ON_TENSOR_CORES)
+    assert not any(kernels.said(name).tensor_core for name in speed.ON_ORDINARY_CORES)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +102,7 @@ OFF_MISTAKES = {
     "as it is": ("padded", 101, "no multiple of 8"),
     "down": ("padded", 96, "up, not down"),
     "too far": ("padded", 128, "a smaller one works too"),
+    "a text": ("padded", "104", "a number, not a text"),
 }
 
 

@@ -1,5 +1,6 @@
 """A verdict has three readers: nbgrader (a number), the notebook (a panel), the grader (JSON)."""
 
+import functools
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from allhands.grade.check import (
     Marker,
     Stop,
     Verdict,
+    has_body,
     judge_explanation,
     likely,
     show,
@@ -138,6 +140,46 @@ def test_an_empty_function_is_not_written_yet(function):
 def test_a_function_that_returns_something_empty_is_written():
     assert Marker(exercise()).run(list) == []
     assert Marker(exercise()).run(lambda: 0) == 0
+
+
+def without_return(number):
+    """A body that forgets to return."""
+    number + 1
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*arguments):
+        print("called")
+        return function(*arguments)
+
+    return wrapper
+
+
+def only_dots(number):
+    """A stub."""
+    ...
+
+
+@pytest.mark.parametrize("stub", [only_dots, decorated(only_dots), lambda: None, not_implemented])
+def test_a_docstring_and_dots_are_no_body(stub):
+    assert not has_body(stub)
+
+
+@pytest.mark.parametrize("written", [without_return, decorated(without_return), str.upper])
+def test_what_does_something_is_a_body(written):
+    assert has_body(written)
+
+
+def test_a_none_passes_where_asked_if_the_function_has_a_body():
+    assert Marker(exercise()).run(without_return, 1, none_passes=True) is None
+    for mark, function, passes in (
+        (Marker(exercise()), without_return, False),
+        (Marker(exercise()), only_dots, True),
+    ):
+        with pytest.raises(Stop):
+            mark.run(function, 1, none_passes=passes)
+        assert mark.said == [NOT_WRITTEN]
 
 
 def test_the_first_case_that_holds_is_the_likely_mistake():

@@ -14,7 +14,7 @@ from sample_course import COURSE
 
 from allhands.grade import guard
 from allhands.grade.check import NOT_WRITTEN
-from allhands.grade.desk import Desk
+from allhands.grade.desk import OURS, Desk
 
 
 @pytest.fixture
@@ -238,6 +238,27 @@ def test_nobody_is_stuck(desk):
     assert desk.carry_on("double", stub, ours) is ours
     desk.check("double", right)
     assert desk.carry_on("double", right, ours) is right
+
+
+def ours(number):
+    return number + number
+
+
+@pytest.mark.parametrize(("answer", "score"), [(stub, 0), (lambda n: 2, 1)])
+def test_the_packages_version_earns_nothing_when_the_check_is_run_again(desk, answer, score):
+    before = desk.check("double", answer)
+    name = desk.carry_on("double", answer, ours)
+    again = desk.check("double", name)
+    assert (again.score, again.said) == (score, (OURS,))
+    assert desk.verdicts["double"] is before
+    assert desk.carry_on("double", name, ours) is ours  # nor when both cells are run again
+    assert desk.check("double", right).full
+
+
+def test_the_packages_version_may_serve_in_the_check_of_another_exercise(desk):
+    desk.carry_on("double", stub, ours)
+    assert OURS not in desk.check("first", ours).said
+    assert Desk("sample", COURSE).check("double", ours).full
 
 
 def test_the_score_table_adds_the_last_verdicts(desk):

@@ -15,10 +15,13 @@ The points of all `require` calls add up to the exercise's points. What was aske
 noun phrase or a short clause without a full stop; the marker makes the sentences.
 """
 
+import dis
+import inspect
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from allhands.grade import panel
@@ -136,16 +139,20 @@ class Marker:
             self.said.append(sentences(asked, seen, advice))
             raise Stop
 
-    def run(self, function: Callable, *args, **kwargs) -> Any:
+    def run(self, function: Callable, *args, none_passes: bool = False, **kwargs) -> Any:
         """Call the participant's function. None, `...` and NotImplementedError mean: not written
         yet.
 
-        Other errors pass through; the desk makes a sentence of them.
+        With `none_passes`, the None of a function that has a body is returned: it is written and
+        lacks a `return`, and the check says so. Other errors pass through; the desk makes a
+        sentence of them.
         """
         try:
             result = function(*args, **kwargs)
         except NotImplementedError:
             result = None
+        if none_passes and result is None and has_body(function):
+            return None
         if is_blank(result):
             self.said.append(NOT_WRITTEN)
             raise Stop
@@ -158,6 +165,16 @@ class Marker:
 
 def is_blank(answer: object) -> bool:
     return answer is None or answer is Ellipsis or (isinstance(answer, str) and not answer.strip())
+
+
+def has_body(function: Callable) -> bool:
+    """False for a stub: a function with a docstring and `...`, `pass` or `return None` alone."""
+    function = inspect.unwrap(function)
+    if not isinstance(function, FunctionType):
+        return True
+    done = {each.opname for each in dis.get_instructions(function)}
+    raises = "RAISE_VARARGS" in done and "NotImplementedError" in function.__code__.co_names
+    return not (raises or done <= {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"})
 
 
 def sentences(asked: str, seen: str = "", advice: str = "") -> str:

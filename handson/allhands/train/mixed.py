@@ -97,6 +97,23 @@ def step(
     return finite
 
 
+def sgd_step(weights: Sequence[torch.Tensor], scale: float, max_norm: float, rate: float) -> bool:
+    """Make one step of plain SGD on FP32 weights whose `.grad` is still multiplied by `scale`.
+
+    Unscale, look for inf and nan in all gradients, clip their norm over all weights, move. Returns
+    True, or False if the step was skipped: then no weight has changed.
+    """
+    for weight in weights:
+        weight.grad = weight.grad / scale
+    if not all(weight.grad.isfinite().all() for weight in weights):
+        return False
+    nn.utils.clip_grad_norm_(weights, max_norm)
+    with torch.no_grad():
+        for weight in weights:
+            weight -= rate * weight.grad
+    return True
+
+
 def library_step(
     model: nn.Module,
     loss_of: Callable[[nn.Module], torch.Tensor],

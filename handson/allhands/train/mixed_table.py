@@ -1,4 +1,4 @@
-"""Which parts of mixed precision does a training need? One small net, trained by six recipes.
+"""Which parts of mixed precision does a training need? One small net, seven recipes.
 
 The task is built so that each part can be missed, and it says so: the loss is multiplied by 1e-5,
 as an auxiliary loss with a small weight is, so that gradients underflow in FP16; and the learning

@@ -1,8 +1,9 @@
 """The checks of lab 3: one function for each exercise, named by its id.
 
-Here are those about numbers. The steps of training have their checks in lab3_mixedprec_steps.py,
-Tensor Cores and speed in lab3_mixedprec_speed.py. The oracles are NumPy's own FP16, PyTorch's own
-GradScaler, steps worked out by hand, and names of kernels that were sorted by hand.
+Here are those about numbers. The parts of a step have their checks in lab3_mixedprec_steps.py,
+whole steps in lab3_mixedprec_update.py, Tensor Cores and speed in lab3_mixedprec_speed.py. The
+oracles are NumPy's own FP16, PyTorch's own GradScaler, steps worked out by hand, and names of
+kernels that were sorted by hand.
 """
 
 import math
@@ -19,12 +20,11 @@ from allhands.grade.checks.lab3_mixedprec_speed import (
     on_tensor_cores,
 )
 from allhands.grade.checks.lab3_mixedprec_steps import (
-    amp_step,
-    clipped_step,
     half_copy,
     master_step,
     next_scale,
 )
+from allhands.grade.checks.lab3_mixedprec_update import amp_step, clipped_step
 
 __all__ = [
     "amp_step",
@@ -119,7 +119,7 @@ def lost(mark: Marker, lost: Mapping[str, float], gradients: np.ndarray) -> None
                 abs(got - float(np.mean(np.abs(alive) < 2.0**-14))) < 1e-3,
                 "subnormal numbers are not 0: cast, and count the zeros",
             ),
-            otherwise="alive = gradients[gradients != 0]; np.mean(np.float16(alive) == 0)",
+            otherwise="left = small[small != 0]; np.mean(np.float16(left) == 0)",
         ),
     )
     scale = float(lost["scale"])
@@ -131,7 +131,7 @@ def lost(mark: Marker, lost: Mapping[str, float], gradients: np.ndarray) -> None
         f"{show(scale)}, with {share_of(alive, scale):.1%} at 0",
         likely(
             (
-                scale > 0 and 2.0**scale == best,
+                scale == math.log2(best),
                 f"that is the exponent: the scale is 2 to the power of {scale:g}",
             ),
             (scale > best, "it works, and a smaller one works too"),
@@ -141,35 +141,51 @@ def lost(mark: Marker, lost: Mapping[str, float], gradients: np.ndarray) -> None
     )
 
 
+# A row is a rank's gradient. Of each column the mean and the median differ.
+FOUR_RANKS = ((60000, 30000, -50000), (50000, 40000, -60000), (40000, 20000, 600), (2000, 1000, 90))
+THREE_RANKS, EIGHT_RANKS = FOUR_RANKS[:3], (*FOUR_RANKS, *FOUR_RANKS[:3], (65000, 9, 8))
+
+
 def average(mark: Marker, average: Callable) -> None:
-    grads = [np.full(4, value, np.float16) for value in (30000, 40000, 20000, 10000)]
-    kept = [grad.copy() for grad in grads]
-    got = np.asarray(mark.run(average, grads))
-    mark.need(
-        got.shape == (4,) and got.dtype == np.float16,
-        "an FP16 array of the shape of one gradient, here (4,)",
-        f"dtype {got.dtype}, shape {got.shape}",
-        likely(
-            (got.dtype != np.float16, "FP32 would be right, but twice the bytes on the link"),
-            otherwise="add up over the ranks, not over the numbers of a gradient",
-        ),
-    )
-    mark.need(
-        all(map(np.array_equal, grads, kept)),
-        "the gradients of the ranks unchanged",
-        show(grads[0]),
-        "do not divide in place: grad / n makes a new array",
-    )
-    right = 25000.0
-    values = got.astype(np.float64)
+    for ranks in (FOUR_RANKS, THREE_RANKS, EIGHT_RANKS):
+        grads = [np.array(values, np.float16) for values in ranks]
+        kept = [grad.copy() for grad in grads]
+        got = np.asarray(mark.run(average, grads))
+        mark.need(
+            got.shape == (3,) and got.dtype == np.float16,
+            "an FP16 array of the shape of one gradient, here (3,)",
+            f"dtype {got.dtype}, shape {got.shape}",
+            likely(
+                (got.dtype != np.float16, "FP32 would be right, but twice the bytes on the link"),
+                otherwise="add up over the ranks, not over the numbers of a gradient",
+            ),
+        )
+        mark.need(
+            all(map(np.array_equal, grads, kept)),
+            "the gradients of the ranks unchanged",
+            show(grads[0]),
+            "do not divide in place: grad / n makes a new array",
+        )
+        right, values = np.mean(np.float64(kept), axis=0), got.astype(np.float64)
+
+        def is_(factor: float, values=values, right=right) -> bool:
+            return np.allclose(values, factor * right, rtol=4e-3)
+
+        if not is_(1):
+            break
     mark.require(
-        bool(np.allclose(values, right, rtol=2e-3)),
+        is_(1),
         1,
-        "the mean of 30000, 40000, 20000 and 10000 is 25000",
+        f"the mean of {len(ranks)} ranks is {show(right.round())}",
         show(got),
         likely(
             (not np.isfinite(got).all(), "the sum is above 65504 on the way: divide first"),
-            (np.allclose(values, right / 4, rtol=2e-3), "divided twice"),
+            (is_(1 / len(ranks)), "divided twice"),
+            (is_(len(ranks) / 4), "divide by the number of ranks, len(grads_n), and not by 4"),
+            (
+                np.allclose(values, np.median(np.float64(kept), axis=0), rtol=4e-3),
+                "that is the median",
+            ),
             otherwise="each gradient divided by the number of ranks, and then the sum",
         ),
     )

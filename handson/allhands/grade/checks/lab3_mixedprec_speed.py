@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Real
 
 import numpy as np
 
@@ -19,6 +20,7 @@ ON_TENSOR_CORES = (
     "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4",
     "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
     "void RNN_blockPersist_bp_LSTM_HMMA<__half, __half, float, 1, 128>(bp_params)",
+    "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_tn_align8",
 )
 ON_ORDINARY_CORES = (
     "volta_sgemm_128x64_nn",
@@ -31,13 +33,21 @@ ON_ORDINARY_CORES = (
     "ffma_aligna4_alignc4_execute_kernel__5x_cublas",
     "gemv2T_kernel_val",
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)",
+    "volta_scudnn_128x64_relu_interior_nn_v1",
+    "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "void (anonymous namespace)::cunn_SoftMaxForward<4, c10::Half, float, float>(float*)",
+    "Memcpy DtoD (Device -> Device)",
 )
 
 
 def on_tensor_cores(mark: Marker, on_tensor_cores: Callable) -> None:
-    said = {name: mark.run(on_tensor_cores, name) for name in ON_TENSOR_CORES + ON_ORDINARY_CORES}
+    said = {
+        name: mark.run(on_tensor_cores, name, none_passes=True)
+        for name in ON_TENSOR_CORES + ON_ORDINARY_CORES
+    }
     odd = [answer for answer in said.values() if not isinstance(answer, bool | np.bool_)]
-    mark.need(not odd, "True or False", show(odd[:1]), "bool(...) of what you found")
+    seen = f"it returned {show(odd[0])}" if odd else ""
+    mark.need(not odd, "True or False", seen, "return bool(...) of what you found")
     missed = [name for name in ON_TENSOR_CORES if not said[name]]
     mark.require(
         not missed and not all(said.values()),
@@ -61,6 +71,7 @@ def _why_missed(name: str) -> str:
         ("nvjet" in name, "`nvjet` kernels of Hopper are Tensor Core kernels"),
         ("xmma" in name, "`tensor16x8x16` is the shape of the instruction, written out"),
         ("HMMA" in name, "`HMMA` is the instruction of Tensor Cores itself: half matrix multiply"),
+        ("161616" in name, "`161616` is a shape too, 16x16x16; and `tensorop` says it"),
         ("h884" in name, "`h884` is the same instruction with an FP16 sum"),
         otherwise="look for 884, 1688, 16816, tensorop, `tensor16x8` and nvjet",
     )
@@ -74,6 +85,8 @@ def _why_ordinary(name: str) -> str:
         ("simt" in name, "`cutlass` is a library; `simt` means the ordinary cores"),
         ("sgemm" in name, "`sgemm` alone is FP32 on the ordinary cores"),
         ("RNN" in name, "the same layer in FP32: `HMMA` is missing in its name"),
+        ("cudnn" in name, "a convolution in FP32: no shape of an instruction in its name"),
+        ("nccl" in name, "`f16` is what it sends; it multiplies nothing"),
         ("gemv" in name, "a matrix times one vector: there is no tile for a Tensor Core"),
         otherwise="no matrix product at all",
     )
@@ -98,6 +111,8 @@ def off(mark: Marker, off: Mapping, report: Report) -> None:
     blamed = next(one for one in report.not_on_tensor_cores if one["reason"] == "dimension")
     size, layer, padded = blamed["size"], str(off["layer"]).strip(), off["padded"]
     wanted = 8 * math.ceil(size / 8)
+    number = isinstance(padded, Real) and not isinstance(padded, bool)
+    mark.need(number, 'a number of words for "padded"', show(padded), "a number, not a text")
     mark.require(
         layer == blamed["layer"] and padded == wanted,
         1,
