@@ -18,9 +18,9 @@ import numpy as np
 from mpi4py import MPI
 
 from allhands import config as configs
-from allhands.train import parallel, parallel_job, run
+from allhands.train import parallel, parallel_job, parallel_parts, run
 from allhands.train.alone import ALONE
-from allhands.train.parts import Parts
+from allhands.train.compare.parts import Parts
 from allhands.train.stop import StopTrigger
 
 TINY = ["n_embed=6", "n_hidden=8", "batch_size=8", "epochs=2", "evaluate_every=6"]
@@ -39,7 +39,7 @@ def gradients(program: Parts, numbers: list[int], *, exchange: bool) -> list[flo
 
 def compare(config: configs.TrainConfig, comm) -> dict:
     """Rank 0's program over all pairs, and every rank's over its own."""
-    program = parallel.parts(config, comm)
+    program = parallel_parts.parts(config, comm)
     batches = [sorted(map(int, batch)) for batch in program.epoch(0)]
     unequal = next(step for step, batch in enumerate(batches) if len(batch) < config.batch_size)
     steps = {step: parallel.of_all(batches[step], comm) for step in {0, unequal}}
@@ -48,7 +48,7 @@ def compare(config: configs.TrainConfig, comm) -> dict:
     found["none"] = float(program.loss([] if comm.rank else batches[0]).array)
     if parallel.speaks(comm):
         alone = parallel.communicator("naive", mpi_comm=MPI.COMM_SELF)
-        whole = parallel.parts(config, alone)
+        whole = parallel_parts.parts(config, alone)
         unions = [list(chain.from_iterable(of_ranks)) for of_ranks in steps.values()]
         found["union"] = [gradients(whole, union, exchange=False) for union in unions]
         found["alone"] = whole.evaluate()

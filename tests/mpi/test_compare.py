@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from allhands import cli
-from allhands.train import parts
-from allhands.train.compare import Comparison, compare, compare_all
+from allhands.train.compare import Comparison, compare, compare_all, parts
 
 PLANTED = Path(__file__).with_name("planted")
 RIGHT = ("healthy", "by_hand", "seeds_with_broadcast", "edited_shard")
@@ -39,11 +38,23 @@ MISTAKES = {
     "lazy": ("initial", "not-yet-initialised"),
     "update_before_broadcast": ("initial", "updated-before-broadcast"),
     "local_vocabulary": ("same", "rank-local-vocabulary"),
+    "edited_speaks": ("same", "wrong-speaker"),
+    "stale_snapshot": ("initial", "changed-after-broadcast"),
+    "other_samples": ("gradient", "other-samples"),
+    "other_held_out": ("counts", "other-held-out"),
+    "short_evaluation": ("counts", "held-out-short"),
+    "dropout_in_evaluation": ("metrics", "random-evaluation"),
     "scaled_rate": ("same", "rate-scaled"),
     "scaled_in_update": ("parameters", "rate-in-update"),
     "plain_optimizer": ("gradient", "not-exchanged"),
     "unequal_weights": ("gradient", "unequal-weights"),
     "summed_gradient": ("gradient", "summed"),
+    "summed_and_clipped": ("gradient", "summed"),
+    "edited_multi_node": ("gradient", "summed"),
+    "loss_times_ranks": ("gradient", "summed"),
+    "loss_over_ranks": ("gradient", "divided-twice"),
+    "loss_by_batch_size": ("gradient", "loss-grows-with-batch"),
+    "clip_by_ranks": ("gradient", "hooks-differ"),
     "clipped_before": ("gradient", "clipped-before"),
     "dropout": ("gradient", "random-loss"),
 }

@@ -246,10 +246,11 @@ def test_no_rank_outlives_its_caller(tmp_path, python, token, number):
     program = (
         "import os; from allhands import launch\n"
         f"launch.mpirun({str(script)!r}, {token!r}, {number.name!r}, [0], os.getpid(), "
-        f"ranks=4, time_limit_s=60, python={python!r})"
+        f"ranks=4, time_limit_s=60, python={python!r}, scratch={str(tmp_path / 'own')!r})"
     )
-    folder = tmp_path / "tmp"
+    folder, own = tmp_path / "tmp", tmp_path / "own"
     folder.mkdir()
+    own.mkdir()
     caller = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -262,7 +263,7 @@ def test_no_rank_outlives_its_caller(tmp_path, python, token, number):
         assert list(folder.glob("allhands-job-*")) == []
     else:  # ... and of signal 9 the keeper learns by itself; pytest's time limit ends the loop
         assert caller.returncode == -signal.SIGKILL
-        while running(token) or list(folder.glob("allhands-job-*")):
+        while running(token) or list(folder.glob("allhands-job-*")) or own.exists():
             pass
 
 

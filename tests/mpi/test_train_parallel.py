@@ -88,6 +88,7 @@ def test_a_run_leaves_one_set_of_files_and_the_events_of_each_rank(folder):
     names = {path.name for path in (folder / "whole").iterdir()}
     wanted = {"config.json", "metrics.jsonl", "model.npz", "result.json", "log", "lock"}
     wanted |= {"source.vocab", "target.vocab", "events.rank0.jsonl", "events.rank1.jsonl"}
+    wanted |= {"facts.rank0.json", "facts.rank1.json"}
     assert names == wanted | {"snapshot_iter_8", "snapshot_iter_12"}
     assert json.loads((folder / "whole/config.json").read_text())["ranks"] == RANKS
     assert json.loads((folder / "whole/result.json").read_text())["n_updates"] == 14

@@ -1,23 +1,16 @@
 """What a comparison makes of its records: hand-made ones, without ranks."""
 
-import ast
-import re
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allhands import launch
-from allhands.train import compare_causes, compare_programs, compare_results
-from allhands.train.compare import JUDGES, Comparison, compare, judged
-from allhands.train.compare_begin import sample_facts
-from allhands.train.compare_checks import Check, by_rank
-from allhands.train.compare_programs import EDITS, defined
-from allhands.train.compare_records import Records, distance, fit_together
-from allhands.train.compare_watch import PATIENCE_S, all_wait, place, waits
+from allhands.train.compare import Check, Comparison, causes, results
+from allhands.train.compare.begin import sample_facts
+from allhands.train.compare.checks import by_rank
+from allhands.train.compare.comparison import JUDGES, judged
+from allhands.train.compare.records import Records, distance, fit_together
 
 ONE = np.ones(1, np.float32)
 START = {"/W": np.zeros((2, 3), np.float32), "/b": ONE}
@@ -38,6 +31,9 @@ def built(**same) -> dict:
         "initial": START,
         "shapes": {"/W": (2, 3), "/b": (1,)},
         "state": {},
+        "speaks": None,
+        "n_held_out": None,
+        "handed_over": False,
     }
 
 
@@ -54,6 +50,9 @@ def records(tmp_path) -> Records:
         records.put(who, "only_broadcast", True)
         records.put(who, "start", START)
         records.put(who, "gradient", GRADIENT)
+        records.put(who, "used", GRADIENT)
+        records.put(who, "raw", OWN[rank])
+        records.put(who, "begun", START)
         records.put(who, "last", LAST)
         records.put(who, "batches", [2, 2])
         records.put(who, "evaluated", SAID)
@@ -61,12 +60,15 @@ def records(tmp_path) -> Records:
         "built": built(),
         "start": START,
         "gradient": GRADIENT,
+        "used": GRADIENT,
         "gradient_again": GRADIENT,
         "last": LAST,
         "last_again": LAST,
         "own_gradients": OWN,
+        "raw": OWN,
         "mistakes": {},
         "evaluated": SAID,
+        "evaluated_again": SAID,
     }.items():
         records.put("alone", name, value)
     return records
@@ -92,6 +94,28 @@ def test_equal_records_are_equal(records):
 CHANGES = {  # record -> what rank 1, or both ranks, say instead -> check, cause
     "a vocabulary of its own": ("rank1", "built", built(vocabulary=["a"]), "rank-local-vocabulary"),
     "a seed of its own": ("rank1", "start", {"/W": np.ones((2, 3)), "/b": ONE}, "no-broadcast"),
+    "a snapshot of its own": ("rank1", "begun", scaled(START, 2), "changed-after-broadcast"),
+    "a hook of its own": ("both", "used", scaled(GRADIENT, 2), "hooks-differ"),
+    "a sample of its own": (
+        "rank1",
+        "raw",
+        {"/W": GRADIENT["/W"][::-1], "/b": 0 * ONE},
+        None,  # the average is right all the same
+    ),
+    "a speaker of its own": ("both", "built", built() | {"speaks": True}, "wrong-speaker"),
+    "a sentence that nobody evaluates": (
+        "both",
+        "built",
+        built() | {"n_held_out": 5},
+        "held-out-short",
+    ),
+    "other tokens": ("both", "evaluated", SAID | {"n_tokens": 21}, "other-held-out"),
+    "another evaluation each time": (
+        "alone",
+        "evaluated_again",
+        SAID | {"loss_per_token": 2.1},
+        "random-evaluation",
+    ),
     "a setting of its own": ("rank1", "built", built(clip=3), "rank-local-setting"),
     "a gradient of its own": ("rank1", "gradient", scaled(GRADIENT, -1), "ranks-disagree"),
     "a summed gradient": ("both", "gradient", scaled(GRADIENT, 2), "summed"),
@@ -120,6 +144,16 @@ def test_one_change_is_named(records, change):
         records.put(rank, name, value)
     found = look(records)
     assert (found.difference.id if found.difference else None) == cause, found
+
+
+def test_a_gradient_that_is_not_that_of_the_same_samples_tells_of_other_samples(records):
+    other = {"/W": GRADIENT["/W"][::-1], "/b": 0 * ONE}
+    records.put("rank1", "raw", other)
+    for rank in (0, 1):
+        records.put(f"rank{rank}", "gradient", GRADIENT | {"/W": GRADIENT["/W"] + other["/W"]})
+    assert look(records).difference.id == "other-samples"
+    records.put("rank0", "raw", other)  # even on the rank that made the run alone: no such thing
+    assert look(records).difference.id == "other-gradient"
 
 
 def test_ranks_that_each_use_their_own_gradient_do_not_exchange(records):
@@ -178,7 +212,7 @@ def test_another_order_of_summation_is_equal_and_a_lost_sample_is_not(seed):
         return {"/W": np.cumsum(rows, axis=0, dtype=np.float32)[-1] / np.float32(len(rows))}
 
     right = mean(terms)
-    bound = compare_results.GRADIENT_FLOOR
+    bound = results.GRADIENT_FLOOR
     assert distance(mean(terms[random.permutation(200)]), right) < bound
     assert distance(mean(terms[1:]), right) > 10 * bound
 
@@ -205,15 +239,15 @@ def test_ranks_that_say_the_same_are_told_together():
 
 @pytest.mark.parametrize("check", JUDGES)
 def test_every_check_has_a_cause_for_what_nobody_foresaw(check):
-    last = [cause for cause in compare_causes.CAUSES if cause.check == check][-1]
+    last = [cause for cause in causes.CAUSES if cause.check == check][-1]
     assert last.when({}) is True
 
 
 def test_causes_are_named_once_and_written_as_sentences():
-    ids = [cause.id for cause in compare_causes.CAUSES]
+    ids = [cause.id for cause in causes.CAUSES]
     assert len(set(ids)) == len(ids)
-    for cause in compare_causes.CAUSES:
-        assert cause.check in {*JUDGES, compare_causes.ANY}
+    for cause in causes.CAUSES:
+        assert cause.check in {*JUDGES, causes.ANY}
         assert not cause.cause.endswith(".")  # the report ends the sentence
         assert cause.remedy.endswith(".")
 
@@ -268,80 +302,21 @@ def test_an_error_of_mpi_is_a_difference_and_one_of_the_program_is_wrong_use(rec
         look(records, end)
 
 
-def test_ranks_hang_when_all_have_waited_long():
-    waiting = {"waits": True, "still_s": PATIENCE_S}
-    assert all_wait([waiting, waiting])
-    assert not all_wait([waiting, waiting | {"waits": False}])  # one computes
-    assert not all_wait([waiting, waiting | {"still_s": 0.1}])  # one has just come
-    assert not all_wait([waiting, None])  # one has not begun
-
-
-class Comm:
-    def allreduce_obj(self, value):
-        caller = sys._getframe(1)
-        return waits(caller), place(caller)
-
-    add = allreduce_obj
-
-
-def test_a_call_that_waits_is_known_by_its_line():
-    waiting, where = Comm().allreduce_obj(1)
-    assert waiting
-    assert re.fullmatch(
-        rf"line \d+ of {Path(__file__).name}: waiting, where = Comm\(\).allreduce_obj\(1\)", where
-    )
-    waiting, _ = Comm().add(1)
-    assert not waiting
-
-
 @pytest.mark.parametrize(
-    ("files", "target", "settings", "said"),
+    ("end", "said"),
     [
-        ({}, "lab9", (), "There is no preset 'lab9'. Give one of"),
-        ({}, "missing.py", (), "There is no file missing.py"),
-        ({"p_py": b"x = 1\n"}, "p.py", (), "p.py has no function `build`. Define build(comm)"),
-        ({"p_py": b"def build(:\n"}, "p.py", (), "p.py is not Python"),
-        ({"p_py": b"def build(comm): ..."}, "p.py", ("seed=1",), "Leave --set away"),
-        ({}, "lab2_cpu", ("colour=1",), "There is no setting 'colour'"),
+        (launch.TimeUp("no rank ended", finished()), "all ranks are in `build` after 60 s"),
+        (launch.RanksFailed("rank 1 was killed by signal 9", finished()), "killed by signal 9"),
     ],
 )
-def test_wrong_targets_are_told_in_a_sentence(write, files, target, settings, said):
-    write(**files)
-    with pytest.raises(ValueError, match=re.escape(said)):
-        compare(target, 2, settings=settings)
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"ranks": 0}, "--ranks must be at least 1"),
-        ({"ranks": 2, "steps": 0}, "--steps must be at least 1"),
-        ({"ranks": 2, "time_limit_s": 0}, "--time-limit takes seconds greater than 0"),
-    ],
-)
-def test_wrong_numbers_are_told_in_a_sentence(asked, said):
-    with pytest.raises(ValueError, match=said):
-        compare("lab2_cpu", **asked)
-
-
-def test_a_module_defines_what_it_assigns_and_imports_too():
-    tree = ast.parse("from a import shard\nbuild = make()\ndef total(): ...\nclass C: ...\n")
-    assert defined(tree) == {"shard", "build", "total", "C"}
-
-
-def test_the_edits_are_those_of_lab_2():
-    from dataclasses import fields
-
-    from allhands.train.parallel import Edits
-
-    assert {field.name for field in fields(Edits)} == set(EDITS)
-
-
-def test_the_small_problem_has_shares_of_unequal_size(tmp_path):
-    compare_programs.write_small_corpus(tmp_path)
-    lines = (tmp_path / compare_programs.PAIRS).read_text(encoding="utf-8").splitlines()
-    assert len(lines) % 2 == 1
-    assert all(line.count("\t") == 1 for line in lines)
+def test_a_job_that_ended_before_the_program_was_built_is_no_difference(records, end, said):
+    for file in (records.folder).glob("*"):
+        file.unlink()
+    for rank in (0, 1):
+        stand(records, rank, "build", "", waits=False)
+    with pytest.raises(ValueError, match="Nothing was compared") as caught:
+        look(records, end)
+    assert said in str(caught.value)
 
 
 def test_json_has_what_the_command_promises(records):

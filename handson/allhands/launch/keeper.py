@@ -113,6 +113,8 @@ def main() -> None:
         stopped_s=stopped_s,
     )
     if why == "caller gone":  # nobody will read it
+        if scratch := job.read("scratch"):
+            shutil.rmtree(scratch["path"], ignore_errors=True)
         shutil.rmtree(job.folder, ignore_errors=True)
 
 

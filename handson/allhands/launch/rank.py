@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from allhands.launch import where
 from allhands.launch.job import ASK_WHERE, Job, expect_world, world
 
 PASSED_ON = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
@@ -129,8 +130,7 @@ def place(error: BaseException) -> str:
     places = [(frame.filename, frame.lineno) for frame in frames]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((error.filename, error.lineno))
-    own = [place for place in places if Path(place[0]).parent == Path(places[0][0]).parent]
-    return f"line {own[-1][1]} of {Path(own[-1][0]).name}" if own else ""
+    return where.told(where.in_script_folder(places[::-1]))
 
 
 class WorldCheck:

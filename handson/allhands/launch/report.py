@@ -4,8 +4,8 @@ import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from allhands.launch import where
 from allhands.launch.job import Job, LaunchError
 
 LAST_LINES = 40  # of a failed rank's stderr, shown below the error
@@ -92,7 +92,7 @@ def judge(job: Job, keeper: dict, time_limit_s: float, launcher: str) -> Finishe
     elif set(done.returncodes) == {0}:
         return done
     else:
-        error = RanksFailed(no_cause(job, keeper, endings, launcher), done)
+        error = RanksFailed(no_cause(job, keeper, endings, launcher), done, left_early(endings))
     if culprits:
         origin, text = f"rank {culprits[0]}'s stderr", done.text(culprits[0], "err")
     else:
@@ -112,8 +112,8 @@ def read_ending(job: Job, rank: int, stopped_s: float) -> Ending:
     raised, over, ended = read("raised"), read("over") is not None, read("ended")
     code = ended["code"] if ended else None
     if raised:
-        where = f" ({raised['where']})" if raised["where"] else ""
-        return Ending(rank, short(raised["what"]) + where, True, raised["at_s"], code, over)
+        at = f" ({raised['where']})" if raised["where"] else ""
+        return Ending(rank, short(raised["what"]) + at, True, raised["at_s"], code, over)
     if code:
         return Ending(rank, ended_badly(code), False, ended["at_s"], code, over)
     if ended is None and (abort := MPICH_ABORT.search(job.text(f"rank{rank}.err"))):
@@ -122,7 +122,7 @@ def read_ending(job: Job, rank: int, stopped_s: float) -> Ending:
 
 
 def ended_badly(code: int) -> str:
-    if code > 0:
+    if code >= 0:
         return f"ended with exit code {code}"
     hint = ": out of memory?" if code == -signal.SIGKILL else ""
     return f"was killed by signal {-code} ({signal.Signals(-code).name}){hint}"
@@ -181,22 +181,18 @@ def places(job: Job, endings: Iterable[Ending]) -> str:
     """Where each rank was when the time was up, and its last line."""
     said = []
     for ending in endings:
-        where = stood_at(job.text(f"rank{ending.rank}.stack")) or "an unknown place"
+        at = stood_at(job.text(f"rank{ending.rank}.stack")) or "an unknown place"
         if ending.over:
-            where = "its end, where MPI waits for the other ranks"
+            at = "its end, where MPI waits for the other ranks"
         lines = [line.text for line in read_output(job, ending.rank) if line.text.strip()]
         last = f'its last line: "{short(lines[-1])}"' if lines else "it said nothing"
-        said.append(f"rank {ending.rank} was at {where} ({last})")
+        said.append(f"rank {ending.rank} was at {at} ({last})")
     return "; ".join(said)
 
 
 def stood_at(stack: str) -> str:
     """The innermost line in the script's folder, from what `faulthandler` wrote."""
-    frames = re.findall(r'File "(.+)", line (\d+) in ', stack)  # innermost first
-    outer = [at for at, (name, _) in enumerate(frames) if "runpy" in name]
-    frames = frames[: outer[0]] if outer else frames
-    own = [frame for frame in frames if Path(frame[0]).parent == Path(frames[-1][0]).parent]
-    return f"line {own[0][1]} of {Path(own[0][0]).name}" if own else ""
+    return where.told(where.in_script_folder(where.stack_written(stack)))
 
 
 def wrong_world(job: Job, sizes: list[int], launcher: str) -> str:
@@ -216,8 +212,19 @@ def no_cause(job: Job, keeper: dict, endings: list[Ending], launcher: str) -> st
         return "the job was stopped from outside"
     if not any(job.folder.glob("rank*.pid")):
         return f"{launcher} ended with exit code {keeper['code']} before a rank started{said}"
-    running = named(ending.rank for ending in endings if ending.code is None)
-    return f"{launcher} {ended_badly(keeper['code'])} before {running} did{said}"
+    running = [ending.rank for ending in endings if ending.code is None]
+    early = left_early(endings)
+    before = f" before {named(running)} did" if running else ""
+    sentence = f"{launcher} {ended_badly(keeper['code'])}{before}{said}"
+    if early:
+        left = f"{named(early)} ended with exit code 0 within its program (os._exit?)"
+        sentence = f"{left}; {sentence}"
+    return sentence
+
+
+def left_early(endings: list[Ending]) -> tuple[int, ...]:
+    """The ranks whose process ended well, though their script did not come to its end."""
+    return tuple(ending.rank for ending in endings if ending.code == 0 and not ending.over)
 
 
 def read_output(job: Job, rank: int) -> tuple[Line, ...]:

@@ -39,6 +39,7 @@ def mpirun(
     python: str | Path = sys.executable,
     mpiexec: str | Path | None = None,
     pass_on: Collection[int] = (),
+    scratch: str | Path | None = None,
 ) -> Finished:
     """Run `ranks` ranks of a program under mpiexec; return when all have ended.
 
@@ -49,6 +50,7 @@ def mpirun(
     python, mpiexec: the interpreter and the launcher; None looks beside `python`, then in PATH.
     pass_on: signals that go to the ranks when this process hears them, so that they can save and
     stop; a second one of a kind does what it always does. In the main thread only.
+    scratch: a folder of the caller's, which is removed if the caller is killed and cannot do it.
 
     Raises RanksFailed if a rank failed, TimeUp if the time was up (both know the output so far),
     WrongWorld if the ranks did not find each other, LaunchError if they could not be started.
@@ -58,7 +60,7 @@ def mpirun(
     found = mpi.find(str(python), None if mpiexec is None else str(mpiexec))
     wanted = found.environ() | threads_environ(threads) | dict(env or {})
     command = [*found.command(ranks), *program]
-    return run(command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec, pass_on)
+    return run(command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec, pass_on, scratch)
 
 
 def torchrun(
@@ -118,6 +120,7 @@ def run(
     wanted: Mapping[str, str],
     launcher: str,
     pass_on: Collection[int] = (),
+    scratch: str | Path | None = None,
 ) -> Finished:
     """Start a launcher under a keeper, wait, and read the records."""
     job = Job(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix="allhands-job-")), ranks)
@@ -127,6 +130,8 @@ def run(
     keeper_command = [sys.executable, "-P", "-m", "allhands.launch.keeper"]
     keeper_command += [str(os.getpid()), str(time_limit_s), *command]
     keeper = None
+    if scratch is not None:
+        job.write("scratch", path=str(Path(scratch).resolve()))
     try:
         with (job.folder / "keeper.out").open("wb") as output:
             keeper = subprocess.Popen(

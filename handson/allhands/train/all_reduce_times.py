@@ -24,6 +24,7 @@ from allhands.mgwfbp.cost import AffineCost
 from allhands.mgwfbp.fit import fit
 from allhands.mgwfbp.table import read_table, write_table
 from allhands.trace import draw
+from allhands.train.waiting import nap_until_all_are_here
 
 WARM_UP = 3
 IDLE_S = 1e-3
@@ -181,9 +182,7 @@ def measure_wire(comm, sizes_bytes: Sequence[int], repeats: int = 15) -> tuple[l
                 times_s[s, max(i, 0)] = (time.perf_counter() - start_s) / 2
     medians_s = np.median(times_s, axis=1)
     reduce_s_per_byte = np.array(_time_of_adding(max(sizes_bytes)))
-    asleep = comm.Ibarrier()
-    while not asleep.Test():
-        time.sleep(IDLE_S)
+    nap_until_all_are_here(comm, IDLE_S)
     comm.Bcast(medians_s, root=0)
     comm.Bcast(reduce_s_per_byte, root=0)
     return medians_s.tolist(), float(reduce_s_per_byte)

@@ -14,8 +14,7 @@ one zero.
 """
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import chainer
@@ -28,26 +27,10 @@ from allhands.trace.events import Recorder
 from allhands.train import device as devices
 from allhands.train.build import Corpus, open_corpus
 from allhands.train.excepthook import end_job_on_error
-from allhands.train.recorder import RecordedCommunicator
+from allhands.train.recorder import RecordedCommunicator, common_recorder
 from allhands.train.translator import Translator
 
 DRAWN_SEED = 1
-
-
-def common_recorder(
-    communicator, clock: Callable[[], float] = time.perf_counter, path: Path | None = None
-) -> Recorder:
-    """Return a recorder whose zero is the same moment on every rank. A collective call.
-
-    Within one machine the ranks read one clock, and take rank 0's zero. On several machines each
-    takes the end of a barrier as zero, which is good to some tens of microseconds.
-    """
-    comm = communicator.mpi_comm
-    comm.Barrier()
-    zero_s = clock()
-    if communicator.inter_size == 1:
-        zero_s = comm.bcast(zero_s)
-    return Recorder(communicator.rank, clock, path, start_s=clock() - zero_s)
 
 
 def cut_batches(

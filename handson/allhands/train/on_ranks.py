@@ -12,16 +12,13 @@ package is imported. Any other is known to the ranks by its source alone: it fin
 as np, chainer, chainermn, its own imports, and the other functions that were handed over.
 """
 
-import importlib
 import json
-import pickle
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from allhands import launch
-from allhands.train import parallel
+from allhands.train import parallel, written
 from allhands.train.excepthook import end_job_on_error
 
 WRITTEN, ASKED = "functions.py", "asked.json"
@@ -47,57 +44,34 @@ def on_ranks(
         folder = Path(temporary)
         everything = (program, *functions)
         script = folder / WRITTEN
-        parallel.write_edits(script, *dict.fromkeys(f for f in everything if not _is_ours(f)))
+        parallel.write_edits(script, *written.to_write(everything))
         source = script.read_text(encoding="utf-8")
         script.write_text(source + START, encoding="utf-8")
-        asked = {"functions": [_where(each) for each in everything], "chainermn": chainermn}
+        asked = {
+            "functions": [written.address(each) for each in everything],
+            "chainermn": chainermn,
+        }
         (folder / ASKED).write_text(json.dumps(asked), encoding="utf-8")
         try:
-            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s)
+            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s, scratch=folder)
         except launch.LaunchError as error:
-            error.args = (_quoted(str(error), source.splitlines()),)
+            error.args = (written.quoted(str(error), script, source),)
             raise
         for rank in range(ranks):
             for line in done.text(rank).splitlines():
                 print(f"[{rank}] {line}")
-        results = [pickle.loads(_result(folder, rank).read_bytes()) for rank in range(ranks)]
+        results = written.results(folder, done)
         return None if all(result is None for result in results) else results
 
 
-def _is_ours(function: Callable) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "allhands"
-
-
-def _where(function: Callable) -> tuple[str, str]:
-    """(module, name); no module if the function's source is written down."""
-    return function.__module__ if _is_ours(function) else "", function.__name__
-
-
-def _result(folder: Path, rank: int) -> Path:
-    return folder / f"rank{rank}.pickle"
-
-
-def _quoted(sentence: str, lines: list[str]) -> str:
-    """`line 7 of functions.py` means nothing to the reader of a notebook: quote the line itself."""
-    return re.sub(
-        rf"line (\d+) of {re.escape(WRITTEN)}",
-        lambda found: f"`{lines[int(found[1]) - 1].strip()}`",
-        sentence,
-    )
-
-
-def run(written: Mapping[str, object]) -> None:
-    """What each rank does. written: the names of the file with the functions, where it began."""
+def run(names: Mapping[str, object]) -> None:
+    """What each rank does. names: those of the file with the functions, where it began."""
     from mpi4py import MPI
 
-    folder = Path(str(written["__file__"])).parent
+    folder = Path(str(names["__file__"])).parent
     asked = json.loads((folder / ASKED).read_text(encoding="utf-8"))
     end_job_on_error(MPI.COMM_WORLD)
     launch.expect_world(MPI.COMM_WORLD)
     comm = parallel.communicator() if asked["chainermn"] else MPI.COMM_WORLD
-    program, *functions = [
-        getattr(importlib.import_module(module), name) if module else written[name]
-        for module, name in asked["functions"]
-    ]
-    result = program(comm, *functions)
-    _result(folder, MPI.COMM_WORLD.rank).write_bytes(pickle.dumps(result))
+    program, *functions = written.found(asked["functions"], names)
+    written.send_back(folder, MPI.COMM_WORLD.rank, program(comm, *functions))

@@ -8,7 +8,6 @@ The trainer itself is built from these functions (`build.py`, `run.py`).
 a function names. A function that communicates must be called on all ranks, in the same order.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +18,9 @@ import chainer
 import chainermn
 import numpy as np
 
+from allhands.config import TrainConfig
 from allhands.train import device as devices
+from allhands.train.written import source_of
 
 
 def communicator(name: str = "auto", **options):
@@ -41,13 +42,32 @@ def communicator(name: str = "auto", **options):
         ) from error
 
 
+def communicator_of(config: TrainConfig, **options):
+    """Return the communicator that `config` asks for; options: more ones of ChainerMN's.
+
+    Raises ValueError if this machine cannot have it, or if it does not fit the device.
+    """
+    name = config.communicator
+    if config.device == "@numpy" and name == "pure_nccl":
+        raise ValueError(
+            "pure_nccl speaks between GPUs, and this run computes on @numpy. Give "
+            "--set communicator=naive, or --device auto on a machine with GPUs."
+        )
+    if config.device == "@numpy" and name == "auto":
+        name = "naive"
+    if config.allreduce_dtype != "float32":
+        options["allreduce_grad_dtype"] = config.allreduce_dtype
+    return communicator(name, **options)
+
+
 def device_of(comm) -> str:
     """Edit 2. Return the device of this rank: "@cupy:<intra_rank>", or "@numpy" without a GPU.
 
     The ranks of one node count their GPUs by `intra_rank`. Where the scheduler shows each rank one
     GPU alone, that one is GPU 0. Choose the device before any array is made.
 
-    Raises ValueError if the node has fewer GPUs than ranks.
+    Raises ValueError on a node of several GPUs that are fewer than its ranks. With one GPU nothing
+    tells whether each rank has its own, so that is not checked.
     """
     if not devices.gpu_is_usable():
         return "@numpy"
@@ -179,22 +199,7 @@ def write_edits(path: Path, *functions: Callable) -> Path:
     The file imports math, chainer, chainermn and numpy (as np); what else a function needs it must
     import itself. Returns `path`. ValueError for what is not a function with a source.
     """
-    sources = []
-    for function in functions:
-        try:
-            sources.append(inspect.getsource(function))
-        except (OSError, TypeError) as error:
-            raise ValueError(
-                f"{function!r} has no source that can be written down ({error}). Give a function "
-                f"that is defined with `def` in a file or a cell."
-            ) from error
+    sources = [source_of(function) for function in functions]
     path = Path(path)
     path.write_text("\n\n".join([IMPORTS, *sources]), encoding="utf-8")
     return path
-
-
-def parts(config, comm, edits: Edits = RIGHT):
-    """Return the whole data-parallel program of `config` on this rank, as `compare` takes it."""
-    from allhands.train import parallel_parts
-
-    return parallel_parts.parts(config, comm, edits)

@@ -41,17 +41,7 @@ def join(config: TrainConfig, started: int = 1):
     """
     if config.ranks == 1:
         return configs.on_ranks(config, started), ALONE
-    name, options = config.communicator, {}
-    if config.device == "@numpy" and name == "pure_nccl":
-        raise ValueError(
-            "pure_nccl speaks between GPUs, and this run computes on @numpy. Give "
-            "--set communicator=naive, or --device auto on a machine with GPUs."
-        )
-    if config.device == "@numpy" and name == "auto":
-        name = "naive"
-    if config.allreduce_dtype != "float32":
-        options["allreduce_grad_dtype"] = config.allreduce_dtype
-    comm = parallel.communicator(name, **options)
+    comm = parallel.communicator_of(config)
     launch.expect_world(comm.mpi_comm)
     config = configs.on_ranks(config, comm.size)
     end_job_on_error(comm)

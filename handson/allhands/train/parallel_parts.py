@@ -15,8 +15,8 @@ from allhands.data.batch import batch_of
 from allhands.data.vocab import Vocab
 from allhands.train import build, parallel
 from allhands.train import device as devices
+from allhands.train.compare.parts import Parts
 from allhands.train.parallel import Edits
-from allhands.train.parts import Parts
 from allhands.train.translator import Evaluation, Translator
 
 
@@ -42,9 +42,6 @@ def parts(config: TrainConfig, comm, edits: Edits = parallel.RIGHT) -> Parts:
         batch = devices.send(batch_of(corpus.train, numbers), translator.device)
         return parallel.weight(len(numbers), comm) * translator.model.loss(batch)
 
-    def evaluate_own() -> dict[str, float]:
-        return figures(translator.count(corpus.valid[comm.rank :: comm.size]))
-
     def evaluate() -> dict[str, float]:
         own = translator.count(corpus.valid[comm.rank :: comm.size])
         return figures(edits.total(own, comm))
@@ -60,7 +57,8 @@ def parts(config: TrainConfig, comm, edits: Edits = parallel.RIGHT) -> Parts:
             "source vocabulary": digest(corpus.source_vocab),
             "target vocabulary": digest(corpus.target_vocab),
         },
-        evaluate_own=evaluate_own,
+        n_held_out=len(corpus.valid),
+        speaks=bool(edits.speaks(comm)),
     )
 
 

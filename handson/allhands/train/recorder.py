@@ -6,6 +6,7 @@ waits for the device, so that a span ends when its work has ended. That costs a 
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import chainer
 
@@ -22,6 +23,22 @@ def device_clock(device: chainer.backend.Device) -> Callable[[], float]:
         return time.perf_counter()
 
     return clock
+
+
+def common_recorder(
+    communicator, clock: Callable[[], float] = time.perf_counter, path: Path | None = None
+) -> Recorder:
+    """Return a recorder whose zero is the same moment on every rank. A collective call.
+
+    Within one machine the ranks read one clock, and take rank 0's zero. On several machines each
+    takes the end of a barrier as zero, which is good to some tens of microseconds.
+    """
+    comm = communicator.mpi_comm
+    comm.Barrier()
+    zero_s = clock()
+    if communicator.inter_size == 1:
+        zero_s = comm.bcast(zero_s)
+    return Recorder(communicator.rank, clock, path, start_s=clock() - zero_s)
 
 
 class FunctionSpans(chainer.FunctionHook):

@@ -46,11 +46,10 @@ from allhands.trace.events import Recorder
 from allhands.train import lock, parallel, snapshot, watch
 from allhands.train.alone import ALONE
 from allhands.train.build import Corpus, build, n_updates, open_corpus
-from allhands.train.exchange import common_recorder
 from allhands.train.parallel_job import AllRefuse, together
 from allhands.train.parallel_parts import device_for, digest
 from allhands.train.progress import ShowProgress
-from allhands.train.recorder import RecordedCommunicator, device_clock
+from allhands.train.recorder import RecordedCommunicator, common_recorder, device_clock
 from allhands.train.stop import StopTrigger
 from allhands.train.translator import Evaluation, Translator
 

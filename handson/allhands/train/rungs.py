@@ -9,18 +9,13 @@ takes half a second. A function of a notebook is known to the ranks by its sourc
 `np` there, its own imports, and the functions that it is handed.
 """
 
-import importlib
-import inspect
 import json
-import pickle
-import re
 import tempfile
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from allhands import launch
-from allhands.train import last_seen
+from allhands.train import last_seen, written
 from allhands.train.excepthook import end_job_on_error
 
 WRITTEN, ASKED, CALLS = "program.py", "asked.json", "calls"
@@ -42,23 +37,23 @@ def start(
         folder = Path(temporary)
         script = folder / WRITTEN
         everything = (program, *functions)
-        written = dict.fromkeys(each for each in everything if not _is_ours(each))
-        source = "\n\n".join(["import math", "import numpy as np", *map(_source, written)])
+        sources = map(written.source_of, written.to_write(everything))
+        source = "\n\n".join(["import math", "import numpy as np", *sources])
         script.write_text(source + START, encoding="utf-8")
-        names = [(each.__module__ if _is_ours(each) else "", each.__name__) for each in everything]
+        names = [written.address(each) for each in everything]
         asked = {"functions": names, "ask_after_s": time_limit_s / 2}
         (folder / ASKED).write_text(json.dumps(asked), encoding="utf-8")
         try:
-            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s)
+            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s, scratch=folder)
+            for rank in range(ranks):
+                for line in done.text(rank).splitlines():
+                    print(f"[{rank}] {line}")
+            return written.results(folder, done)
         except launch.LaunchError as error:
-            error.args = (_quoted(str(error), (source + START).splitlines()),)
+            error.args = (written.quoted(str(error), script, source),)
             error.calls = last_seen.read(folder / CALLS)
             error.stacks = [_text(folder / CALLS / f"rank{r}.stack") for r in range(ranks)]
             raise
-        for rank in range(ranks):
-            for line in done.text(rank).splitlines():
-                print(f"[{rank}] {line}")
-        return [pickle.loads((folder / f"rank{r}.pickle").read_bytes()) for r in range(ranks)]
 
 
 def climb(run: Callable[[int], list], rungs: Sequence[int] = (1, 2, 4)) -> tuple:
@@ -91,39 +86,19 @@ def same_everywhere(comm, array) -> bool:
     return len(set(comm.allgather(checksum))) == 1
 
 
-def _is_ours(function: Callable) -> bool:
-    return str(function.__module__).partition(".")[0] == "allhands"
-
-
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _source(function: Callable) -> str:
-    return textwrap.dedent(inspect.getsource(function)).rstrip()
-
-
-def _quoted(sentence: str, lines: Sequence[str]) -> str:
-    """`line 7 of program.py` means nothing to the reader of a notebook: quote the line itself."""
-    return re.sub(
-        rf"line (\d+) of {re.escape(WRITTEN)}",
-        lambda found: f"`{lines[int(found[1]) - 1].strip()}`",
-        sentence,
-    )
-
-
-def run(written: Mapping[str, object]) -> None:
-    """What each rank does. written: the names of the file with the functions, where it began."""
+def run(names: Mapping[str, object]) -> None:
+    """What each rank does. names: those of the file with the functions, where it began."""
     from mpi4py import MPI
 
-    folder = Path(str(written["__file__"])).parent
+    folder = Path(str(names["__file__"])).parent
     end_job_on_error(MPI.COMM_WORLD, wait_s=ABORT_S)
     launch.expect_world(MPI.COMM_WORLD)
     asked = json.loads((folder / ASKED).read_text(encoding="utf-8"))
-    program, *functions = [
-        getattr(importlib.import_module(module), name) if module else written[name]
-        for module, name in asked["functions"]
-    ]
+    program, *functions = written.found(asked["functions"], names)
     last_seen.dump_stack_after(asked["ask_after_s"], folder / CALLS, MPI.COMM_WORLD.rank)
     result = program(last_seen.Noted(MPI.COMM_WORLD, folder / CALLS), *functions)
-    (folder / f"rank{MPI.COMM_WORLD.rank}.pickle").write_bytes(pickle.dumps(result))
+    written.send_back(folder, MPI.COMM_WORLD.rank, result)

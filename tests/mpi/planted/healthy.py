@@ -2,7 +2,7 @@
 
 The programs beside it each change one function or setting of it, and so plant one mistake. A
 sentence has 3 to 9 words of 12; each word has one translation. Conventions: as in
-`allhands.train.parts`.
+`allhands.train.compare.parts`.
 """
 
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import chainermn
 import numpy as np
 import sacrebleu
 
-from allhands.train.parts import Parts
+from allhands.train.compare.parts import Parts
 
 N_WORDS, N_TRAIN, N_VALID, BATCH = 12, 49, 31, 6
 
@@ -110,12 +110,20 @@ def build(comm, **changes):
         total = F.sum(F.softmax_cross_entropy(model(source), target, reduce="no"))
         return do.weigh(total / len(chosen), len(chosen), comm)
 
+    def evaluate():
+        mine = do.count(model, [valid[i] for i in do.held_out(len(valid), comm)])
+        return do.metrics(mine, comm)
+
     return Parts(
         model,
         optimizer,
         len(pairs),
         lambda epoch: do.batches(mine, epoch, comm, len(pairs)),
         loss,
-        lambda: do.metrics(count(model, [valid[i] for i in do.held_out(len(valid), comm)]), comm),
+        lambda: do.metrics(
+            do.count(model, [valid[i] for i in do.held_out(len(valid), comm)]), comm
+        ),
         same={"vocabulary": words},
+        n_held_out=len(valid),
+        speaks=comm.rank == 0,
     )

@@ -2,6 +2,8 @@
 
 A target is a preset (lab2_cpu); or a file that defines `build(comm) -> Parts`; or a file that
 defines some of lab 2's edits (`shard`, `total`, ...), which are put into a small program of lab 2.
+That program runs on CPUs, whatever there is: so `device_of` is never called by it, and a file that
+defines nothing else is refused.
 """
 
 import ast
@@ -20,9 +22,8 @@ from allhands.config import TrainConfig
 from allhands.data.corpus import read_pairs
 
 if TYPE_CHECKING:
-    from allhands.train.parts import Parts
+    from allhands.train.compare.parts import Parts
 
-EDITS = ("device_of", "shard", "multi_node", "total", "speaks", "rate_factor")
 # What an edit is tried with: small enough for seconds, uneven enough to show a fault.
 SMALL_PAIRS = 501  # odd: two shares are not of one size
 PAIRS = "pairs.tsv"
@@ -49,17 +50,24 @@ def check(target: str, settings: Sequence[str] = ()) -> None:
             f"{path.name} is not Python: {error.msg} (line {error.lineno}). Mend it first."
         ) from error
     names = defined(tree)
-    if "build" not in names and not names & set(EDITS):
+    if "build" not in names and not names & set(edits()):
         raise ValueError(
-            f"{path.name} has no function `build`. Define build(comm), which returns "
-            f"allhands.train.parts.Parts (its docstring has an example), or some of lab 2's "
-            f"functions: {', '.join(EDITS)}."
+            f"{path.name} has no function `build`. Define build(comm), which returns Parts (see "
+            f"allhands.train.compare.parts), or some of lab 2's functions: {', '.join(edits())}."
         )
     if "build" in names and settings:
         raise ValueError(
             f"--set changes a preset or lab 2's small program; {path.name} builds a program of its "
             f"own. Leave --set away, and change the file."
         )
+
+
+def edits() -> tuple[str, ...]:
+    """The names of lab 2's functions that can be tried in a small program."""
+    from allhands.train.parallel import Edits
+
+    names = [field.name for field in dataclasses.fields(Edits)]
+    return tuple(name for name in names if name != "device_of")  # never called on CPUs
 
 
 def write_small_corpus(folder: Path) -> None:
@@ -101,12 +109,12 @@ class Builder:
 
     def __call__(self, comm) -> "Parts":
         """Build the program; this may communicate, so all ranks of `comm` must come here."""
-        from allhands.train import parallel
+        from allhands.train import parallel, parallel_parts
 
         if self.builds_itself:
             return self.module.build(comm)
-        edits = parallel.Edits.from_module(self.module) if self.module else parallel.RIGHT
-        return parallel.parts(self.fitted(self.config, comm), comm, edits)
+        chosen = parallel.Edits.from_module(self.module) if self.module else parallel.RIGHT
+        return parallel_parts.parts(self.fitted(self.config, comm), comm, chosen)
 
     def communicator(self, mpi_comm):
         """Make the communicator of ChainerMN that the program asks for, over `mpi_comm`."""
@@ -115,12 +123,7 @@ class Builder:
         options = {"mpi_comm": mpi_comm}
         if self.builds_itself:
             return parallel.communicator(getattr(self.module, "COMMUNICATOR", "auto"), **options)
-        name, config = self.config.communicator, self.config
-        if name == "auto" and config.device == "@numpy":
-            name = "naive"
-        if config.allreduce_dtype != "float32":
-            options["allreduce_grad_dtype"] = config.allreduce_dtype
-        return parallel.communicator(name, **options)
+        return parallel.communicator_of(self.config, **options)
 
     @property
     def module(self) -> ModuleType | None:

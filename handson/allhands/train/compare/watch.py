@@ -8,11 +8,8 @@ rank writes `hang`, and ends. A rank that computes, however long, is never taken
 """
 
 import json
-import linecache
 import os
-import re
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterable
@@ -20,19 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from allhands.train.compare_records import Records
+from allhands.launch import where
+from allhands.train.compare.records import Records
+from allhands.train.waiting import nap_until_all_are_here
 
 PATIENCE_S = 4.0
 LOOK_S = 0.1
 EXIT_HANG = 70
-# Names of calls that wait for other ranks: allreduce_obj, Allreduce, bcast_data, Recv, Wait ...
-WAITING = re.compile(
-    r"\b(multi_node_\w+|all_?reduce|i?b?cast\w*|all_?gather|gather|scatter|all_?to_?all|reduce"
-    r"|send_?recv|sendrecv|send|recv|probe|barrier|wait\w*|scan|exscan)\w*\(",
-    re.IGNORECASE,
-)
-PACKAGE = Path(__file__).parents[1]
-STDLIB = sysconfig.get_paths()["stdlib"]
+PACKAGE = Path(__file__).parents[2]
+RANK = Path(__file__).with_name("rank.py")
+POLLING = nap_until_all_are_here.__code__  # what polls stands still, whatever its line
 
 
 class Watch:
@@ -43,7 +37,7 @@ class Watch:
         self.now: str | None = None
         self.left: str | None = None
         self._main = threading.get_ident()
-        self._stack: tuple = ()
+        self._stack: list[where.Place] = []
         self._since_s = time.monotonic()
         self._lock = threading.Lock()
         self._over = False
@@ -63,7 +57,7 @@ class Watch:
 
     def _note(self, now: str | None, left: str | None) -> None:
         self.now, self.left = now, left
-        self._stack, self._since_s = (), time.monotonic()
+        self._stack, self._since_s = [], time.monotonic()
         self._write("", False)
 
     def _write(self, place: str, waits: bool) -> None:
@@ -80,7 +74,7 @@ class Watch:
             frame = sys._current_frames().get(self._main)
             if frame is None:
                 return
-            stack = stack_of(frame)
+            stack = where.stack_of(frame, [POLLING])
             if stack != self._stack:
                 self._stack, self._since_s = stack, time.monotonic()
             self._write(place(frame), waits(frame))
@@ -94,49 +88,47 @@ def all_wait(records: Iterable[dict | None]) -> bool:
     return all(one and one["waits"] and one["still_s"] >= PATIENCE_S for one in records)
 
 
-def stack_of(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
-    """(file, line) of all frames, innermost first. What polls stands still at its caller's line."""
-    stack = []
-    while frame is not None:
-        if frame.f_code.co_name != "wait_politely":
-            stack.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(stack)
-
-
 def waits(frame: FrameType) -> bool:
-    """Is the innermost line inside ChainerMN's communicators, or a call that waits for others?"""
-    name = frame.f_code.co_filename
-    line = linecache.getline(name, frame.f_lineno)
-    in_chainermn = f"chainermn{os.sep}communicators" in name
-    return frame.f_code.co_name == "wait_politely" or in_chainermn or bool(WAITING.search(line))
+    """Is the innermost frame in ChainerMN's communicators, or in a call that waits for others?"""
+    in_chainermn = f"chainermn{os.sep}communicators" in frame.f_code.co_filename
+    return frame.f_code is POLLING or in_chainermn or where.waits(frame)
 
 
 def place(frame: FrameType | None) -> str:
-    """`line 41 of program.py: total = comm.allreduce_obj(n)`: the innermost line of the program."""
-    stack = stack_of(frame)
+    """`line 41 of program.py: total = comm.allreduce_obj(n)`: the innermost line of the program.
+
+    If it waits in a link of a library, such as a batch normalisation over all ranks, its name too.
+    """
+    stack = where.stack_of(frame, [POLLING])
     found = innermost(stack)
     if found is None:  # in a library that the comparison called, such as the optimizer
-        calls = [entry for entry in stack if Path(entry[0]).name == "compare_rank.py"]
-        return f"`{linecache.getline(*calls[0]).strip()}`" if calls else ""
-    name, number = found
-    return f"line {number} of {Path(name).name}: {linecache.getline(name, number).strip()}"
+        calls = [entry for entry in stack if Path(entry[0]) == RANK]
+        return f"`{where.text_of(calls[0])}`" if calls else ""
+    layer = link_of(frame)
+    inside = f" (in {layer})" if layer else ""
+    return f"{where.told(found)}: {where.text_of(found)}{inside}"
 
 
-def innermost(stack: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
+def link_of(frame: FrameType | None) -> str:
+    """The innermost link (layer) of ChainerMN that a frame is in, by its class; or nothing."""
+    while frame is not None:
+        one = frame.f_locals.get("self")
+        if type(one).__module__.startswith("chainermn.links"):
+            return type(one).__name__
+        frame = frame.f_back
+    return ""
+
+
+def innermost(stack: Iterable[where.Place]) -> where.Place | None:
     """The first (file, line) that is the program's own; else the first of this package.
 
     stack: innermost first. Lines of libraries and of the comparison itself never count.
     """
     stack = [entry for entry in stack if not is_machinery(Path(entry[0]))]
-    own = [entry for entry in stack if not Path(entry[0]).is_relative_to(PACKAGE)]
-    return next(iter(own + stack), None)
+    outside = where.innermost(stack, lambda file: not Path(file).is_relative_to(PACKAGE))
+    return outside or next(iter(stack), None)
 
 
 def is_machinery(path: Path) -> bool:
-    library = {"site-packages", "dist-packages"} & set(path.parts)
-    library = (
-        library or path.is_relative_to(STDLIB) or str(path).startswith("<") or path.suffix == ".pyx"
-    )
-    launching = path.parent.name == "launch" or path.name.startswith("compare")
-    return bool(library) or (path.is_relative_to(PACKAGE) and launching)
+    launching = path.is_relative_to(PACKAGE) and path.parent.name in ("launch", "compare")
+    return where.is_library(str(path)) or str(path).startswith("<") or launching

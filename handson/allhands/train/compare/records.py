@@ -2,7 +2,7 @@
 
 `rankN.NAME` is a record of rank N, `alone.NAME` one of the run alone; `rankN.where` (JSON) says
 which stage the rank has reached, and the file `hang` that all ranks waited for each other. The
-ranks write (`compare_rank.py`); the caller reads, also what a job left that did not end.
+ranks write (`rank.py`); the caller reads, also what a job left that did not end.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+SAME = 1e-6  # how near parameters are that were drawn with one seed, or copied
 Arrays = dict[str, np.ndarray | None]  # by parameter; None: it has no values yet
 
 

@@ -1,16 +1,24 @@
 """Do N ranks begin like one? Their world, settings, first parameters, and samples.
 
-Each function judges the records of one check: (equal, what was seen, facts for `compare_causes`).
+Each function judges the records of one check: (equal, what was seen, facts for `causes`).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from allhands.train.compare_checks import Check, by_rank, counted, need, need_alone, on, short
-from allhands.train.compare_records import Records, distance, fit_together
+from allhands.train.compare.checks import (
+    Check,
+    by_rank,
+    counted,
+    need,
+    need_alone,
+    on,
+    ranks_named,
+    short,
+)
+from allhands.train.compare.records import SAME, Records, distance, fit_together
 
-SAME = 1e-6  # parameters that were drawn with one seed, or copied
 LONG = 40  # entries or letters: longer values are told by their sizes
 
 
@@ -35,7 +43,10 @@ def same(records: Records, ranks: int, checks: list[Check]):
         "rate": any(is_rate(name) for name in differs),
         "rate_too_small": any(is_rate(n) and values[n][0] < values[n][-1] for n in differs),
         "differs": differs,
+        "speakers": wrong_speakers([one["speaks"] for one in built]),
     }
+    if facts["speakers"]:
+        return False, facts["speakers"], facts
     if not differs and not shapes:
         own = [name for name in names if name not in alone["settings"]]
         seen = f"{', '.join(own)}, {len(alone['settings'])} settings of the optimizer"
@@ -44,6 +55,15 @@ def same(records: Records, ranks: int, checks: list[Check]):
     if shapes:
         seen.append(f"parameters of different sizes: {different_shapes(built, alone)}")
     return False, "; ".join(seen), facts
+
+
+def wrong_speakers(speak: Sequence[bool | None]) -> str:
+    """What is wrong with who prints and writes files; nothing if rank 0 does, or nobody told."""
+    if None in speak or list(speak) == [True] + [False] * (len(speak) - 1):
+        return ""
+    speaking = [rank for rank, one in enumerate(speak) if one]
+    who = ranks_named(speaking) if speaking else "no rank"
+    return f"by `speaks`, {who} of {len(speak)} would print and write files; rank 0 alone should"
 
 
 def is_rate(name: str) -> bool:
@@ -61,7 +81,7 @@ def told(values: Sequence[object]) -> str:
     """rank 0 has 12 entries, rank 1 has 11, alone 12; or the values themselves."""
     if all(isinstance(value, list | tuple | dict | str) for value in values):
         sizes = [len(value) for value in values]
-        if len(set(sizes)) > 1 or max(sizes) > 40:
+        if len(set(sizes)) > 1 or max(sizes) > LONG:
             words = [f"{size} entries" for size in sizes]
             if len(set(sizes)) == 1:
                 words = [
@@ -94,6 +114,10 @@ def initial(records: Records, ranks: int, checks: list[Check]):
     alone = need_alone(records, "start")
     lazy = sorted(name for name, value in built[0]["initial"].items() if value is None)
     before = max(distance(one["initial"], built[0]["initial"]) for one in built)
+    begun = records.of_ranks("begun", ranks)  # what the first real step found
+    was_equal = max(distance(one, starts[0]) for one in starts) <= SAME
+    if was_equal and None not in begun:
+        starts = begun
     between = max(distance(one, starts[0]) for one in starts)
     to_alone = distance(starts[0], alone)
     states = [one["state"] for one in built]
@@ -104,6 +128,7 @@ def initial(records: Records, ranks: int, checks: list[Check]):
         "lazy": lazy,
         "broadcast": broadcast,
         "between_ranks": between > SAME,
+        "changed": was_equal or all(one["handed_over"] for one in built),
         "distance": max(between, to_alone),
         "state_differs": state,
     }
@@ -134,7 +159,8 @@ def samples(records: Records, ranks: int, checks: list[Check]):
     facts = sample_facts(epochs, n)
     steps = [len(rank[0]) for rank in epochs]
     sizes = [sum(map(len, rank[0])) for rank in epochs]
-    parts = [f"{counted(n, 'sample')}; an epoch has {by_rank([f'{size}' for size in sizes])}"]
+    shares = by_rank([f"{size}" for size in sizes])
+    parts = [f"{counted(n, 'sample')}, in epochs 0 and 1; an epoch has {shares}"]
     if facts["n_missing"]:
         parts.append(f"never seen: {counted(facts['n_missing'], 'sample')}")
     if facts["n_repeated"]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from allhands.train.compare_records import Records, fit_together
+from allhands.train.compare.records import Records, fit_together
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ STAGES = {
     "step 1": "gradient",
     "steps alone": "gradient",
     "evaluate": "counts",
-    "evaluate_own": "counts",
     "evaluate alone": "counts",
 }
 

@@ -1,6 +1,6 @@
 """Do N ranks give the results of one? Gradients, parameters, and the evaluation's numbers.
 
-Each function judges the records of one check: (equal, what was seen, facts for `compare_causes`).
+Each function judges the records of one check: (equal, what was seen, facts for `causes`).
 
 Two runs that make the same steps differ by rounding alone: sums of float32 numbers in another
 order. The unit roundoff is u = 2^-24 = 6e-8, and a gradient is a sum of n = 10^3 to 10^4 terms
@@ -17,7 +17,7 @@ changes since the start. Mistakes lie far above: one sample of a hundred counted
 import math
 from collections.abc import Sequence
 
-from allhands.train.compare_checks import (
+from allhands.train.compare.checks import (
     Check,
     Missing,
     by_rank,
@@ -27,7 +27,8 @@ from allhands.train.compare_checks import (
     on,
     ranks_named,
 )
-from allhands.train.compare_records import (
+from allhands.train.compare.records import (
+    SAME,
     Arrays,
     Records,
     difference,
@@ -41,27 +42,35 @@ FACTOR = 30
 GRADIENT_FLOOR = 1e-5  # sqrt(10^4) u = 6e-6
 PARAMETER_FLOOR = 1e-4  # Adam divides by sqrt(v): where a gradient is small, rounding weighs more
 RANDOM = 0.05  # no order of summation does that
-SAME = 1e-6  # parameters that were drawn with one seed, or copied
 METRIC = 1e-5  # relative; sums in double precision of losses in single
 RATIO = 0.05  # how near a metric's ratio to its value alone must be to N, to be called N
 
 
 def gradient(records: Records, ranks: int, checks: list[Check]):
-    """The gradient of one step, as the update used it, against that of all its samples at once."""
+    """The gradient of one step against that of all its samples at once.
+
+    As it comes from the exchange, and as the optimizer's hooks (clipping) leave it.
+    """
     seen = need(records, "gradient", ranks)
     right = need_alone(records, "gradient")
+    used, right_used = need(records, "used", ranks), need_alone(records, "used")
     failed(checks, "initial")
     rounding = distance(records.get("alone", "gradient_again"), right)
     bound = max(GRADIENT_FLOOR, FACTOR * rounding)
     own = records.get("alone", "own_gradients")
     mistakes = records.get("alone", "mistakes")
+    raw, raw_alone = need(records, "raw", ranks), need_alone(records, "raw")
+    pairs = enumerate(zip(raw, raw_alone, strict=True))
+    foreign = [rank for rank, (one, other) in pairs if not parallel(one, other)]
     far = max(distance(one, right) for one in seen)
+    far_used = max(distance(one, right_used) for one in used)
     allowed = max(bound, SAME)
     ratio = inner(seen[0], right) / (inner(right, right) or 1.0)
     straight = distance(seen[0], times(right, ratio)) <= allowed * abs(ratio) if ratio else False
     facts = {
-        "distance": far,
+        "distance": max(far, far_used),
         "bound": bound,
+        "foreign": foreign,
         "rounding": rounding,
         "random": rounding > RANDOM,
         "between_ranks": max(distance(one, seen[0]) for one in seen) > allowed,
@@ -70,6 +79,7 @@ def gradient(records: Records, ranks: int, checks: list[Check]):
         "ratio": ratio,
         "ratio_is_n": straight and math.isclose(ratio, ranks, rel_tol=1e-3),
         "ratio_is_1_over_n": straight and math.isclose(ratio * ranks, 1, rel_tol=1e-3),
+        "hooks": far <= bound < far_used,
         "fits": [name for name, value in mistakes.items() if distance(seen[0], value) <= allowed],
     }
     sizes = [batches[0] for batches in need(records, "batches", ranks)]
@@ -78,9 +88,16 @@ def gradient(records: Records, ranks: int, checks: list[Check]):
         f"{on(ranks)}, {norm(right):.4g} alone; they differ by {far:.2g} of it (rounding makes "
         f"{rounding:.1g}, {bound:.1g} is allowed)"
     )
-    equal = far <= bound and not facts["random"]
+    equal = max(far, far_used) <= bound and not facts["random"]
     if facts["random"]:
         text = f"alone, two runs of one step differ by {rounding:.2g} of the gradient"
+    elif facts["hooks"]:
+        text += f"; after the optimizer's hooks they differ by {far_used:.2g}"
+    elif not equal and foreign:
+        text += (
+            f"; before the exchange, the gradient on {ranks_named(foreign)} is not that of the "
+            f"same samples alone"
+        )
     elif not equal and len(right) > 1:
         text += f", most in {farthest(seen[0], right)}"
     return equal, text, facts
@@ -141,7 +158,7 @@ def metrics(records: Records, ranks: int, checks: list[Check]):
 
 def numbers(records: Records, ranks: int, *, counts_only: bool):
     said = need(records, "evaluated", ranks)
-    alone = need_alone(records, "evaluated")
+    alone, again = need_alone(records, "evaluated"), need_alone(records, "evaluated_again")
     names = [name for name in alone if name.startswith("n_") == counts_only]
     if not names:
         raise Missing("`evaluate` gives no " + ("count (n_...)" if counts_only else "metric"))
@@ -157,6 +174,9 @@ def numbers(records: Records, ranks: int, *, counts_only: bool):
     ratios = [first[name] / right[name] for name in names if right[name]]
     facts = {
         "wrong": wrong,
+        "first_right": names[0] not in wrong,
+        "random": any(not near(float(again.get(name, math.nan)), right[name]) for name in names),
+        "short_of": None,
         "only_rank_0": list(speaking) == [0] and ranks > 1,
         "between_ranks": any(not near(v, first[n]) for n in names for v in table[n].values()),
         "ratio_is_n": close(ratios, ranks, METRIC if counts_only else RATIO),
@@ -164,6 +184,14 @@ def numbers(records: Records, ranks: int, *, counts_only: bool):
         "more": all(first[name] >= right[name] for name in names),
         "only_bleu": all("bleu" in name.lower() for name in wrong),
     }
+    n_held_out = need(records, "built", ranks)[0]["n_held_out"]
+    if counts_only and not wrong and n_held_out not in (None, right[names[0]]):
+        facts["short_of"] = n_held_out
+        return False, f"{names[0]} {right[names[0]]:.8g}, of {n_held_out} held out", facts
+    if facts["random"]:
+        moved = [name for name in names if not near(float(again.get(name, math.nan)), right[name])]
+        twice = [f"{name} {right[name]:.8g} and {float(again[name]):.8g}" for name in moved]
+        return False, f"alone, two evaluations of one model give {'; '.join(twice)}", facts
     parts = [
         f"{name}: {by_rank({r: f'{v:.8g}' for r, v in table[name].items()}, f'{right[name]:.8g}')}"
         if name in wrong

@@ -1,10 +1,10 @@
 """What does every rank do in a comparison? It runs one program step by step, and writes it down.
 
-    mpiexec -n 2 python -m allhands.train.compare_rank FOLDER
+    mpiexec -n 2 python -m allhands.train.compare.rank FOLDER
 
 FOLDER/request.json says which programs, how many steps, which settings. For program i the ranks
 leave pickled records in FOLDER/i: `rankN.NAME` of the N ranks, `alone.NAME` of the run alone,
-which rank 0 makes with a communicator of size 1. `compare_checks` reads them.
+which rank 0 makes with a communicator of size 1. `checks` reads them.
 
 The order: build; list the samples; alone: build and make the steps; first update; the steps;
 evaluation; evaluation alone, with the parameters of the ranks.
@@ -13,7 +13,6 @@ evaluation; evaluation alone, with the parameters of the ranks.
 import argparse
 import json
 import random
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +21,9 @@ import numpy as np
 from mpi4py import MPI
 
 from allhands import launch
-from allhands.train.compare_model import (
+from allhands.train.compare.model import (
     Alone,
+    Updates,
     arrays,
     average,
     backward,
@@ -33,14 +33,14 @@ from allhands.train.compare_model import (
     same_bits,
     step_count,
 )
-from allhands.train.compare_programs import Builder
-from allhands.train.compare_records import Records, fit_together
-from allhands.train.compare_watch import Watch, innermost
+from allhands.train.compare.parts import Parts
+from allhands.train.compare.programs import Builder
+from allhands.train.compare.records import Arrays, Records, fit_together
+from allhands.train.compare.watch import Watch, innermost
 from allhands.train.excepthook import end_job_on_error
-from allhands.train.parts import Parts
+from allhands.train.waiting import nap_until_all_are_here
 
 RAISED_WAIT_S = 1.5  # the others' errors come within this time
-POLL_S = 0.005
 
 
 class OneRank:
@@ -85,13 +85,14 @@ class OneRank:
             if self.rank == 0:
                 with self.watch.stage("evaluate alone"):
                     fill(alone.model, self.records.get(self.me, "last"))
-                    self.records.put("alone", "evaluated", dict(alone.evaluate() or {}))
+                    for name in ("evaluated", "evaluated_again"):
+                        self.records.put("alone", name, dict(alone.evaluate() or {}))
         self.meet()
         self.watch.over()
 
     def meet(self) -> None:
         """Wait for the other ranks without taking a core from them."""
-        wait_politely(self.own.Ibarrier())
+        nap_until_all_are_here(self.own)
 
     def batches(self) -> list[list[np.ndarray]]:
         """[step][rank] -> sample numbers; none where the programs cannot run together.
@@ -117,12 +118,13 @@ class OneRank:
 
     def run(self, parts: Parts, batches: Sequence[np.ndarray]) -> None:
         """The first update and the steps, on all ranks."""
+        updates = Updates(parts)
         with self.watch.stage("first update"):
             t = step_count(parts.optimizer)
             backward(parts, batches[0])
-            start = arrays(parts.model)
-            parts.optimizer.update()
-            after, gradient = arrays(parts.model), gradients(parts.model)
+            start, raw = arrays(parts.model), gradients(parts.model)
+            first = updates.update()
+            after = arrays(parts.model)
             only_broadcast = (
                 step_count(parts.optimizer) == t if t is not None else same_bits(start, after)
             )
@@ -132,34 +134,43 @@ class OneRank:
         self.records.put(self.me, "start", after if only_broadcast else start)
         done = 0 if only_broadcast else 1
         if done:
-            self.records.put(self.me, "gradient", gradient)
+            self.records.put(self.me, "raw", raw)
+            self.put_gradients(self.me, first)
         for number in range(done, len(batches)):
             with self.watch.stage(f"step {number + 1}"):
                 backward(parts, batches[number])
-                parts.optimizer.update()
                 if number == 0:
-                    self.records.put(self.me, "gradient", gradients(parts.model))
+                    self.records.put(self.me, "begun", arrays(parts.model))
+                    self.records.put(self.me, "raw", gradients(parts.model))
+                both = updates.update()
+                if number == 0:
+                    self.put_gradients(self.me, both)
         self.records.put(self.me, "last", arrays(parts.model))
         self.records.put(self.me, "batches", [len(batch) for batch in batches])
+
+    def put_gradients(self, who: str, both: tuple[Arrays, Arrays]) -> None:
+        for name, one in zip(("gradient", "used"), both, strict=True):
+            self.records.put(who, name, one)
 
     def run_alone(self, parts: Parts, steps: list[list[np.ndarray]], randomness: tuple) -> None:
         """The same steps, each with all ranks' samples; and what mistakes would give."""
         batches = [np.concatenate(step) for step in steps]
         one = Alone(parts, batches[0])
         self.records.put("alone", "start", one.start)
-        self.records.put("alone", "gradient", one.run(batches))
+        self.put_gradients("alone", one.run(batches))
         self.records.put("alone", "last", arrays(parts.model))
         fill(parts.model, one.start)
-        raw, used = zip(*[one.gradient(batch) for batch in steps[0]], strict=True)
+        raw, exchanged = zip(*[one.gradient(batch) for batch in steps[0]], strict=True)
         mean, total = average(raw), average(raw, len(raw))
-        self.records.put("alone", "own_gradients", list(used))
+        self.records.put("alone", "raw", list(raw))
+        self.records.put("alone", "own_gradients", list(exchanged))
         self.records.put(
             "alone",
             "mistakes",
             {
-                "mean of used": average(used),
-                "used of mean": one.used(mean),
-                "used of sum": one.used(total),
+                "mean of exchanged": average(exchanged),
+                "exchanged of mean": one.exchanged(mean),
+                "exchanged of sum": one.exchanged(total),
             },
         )
         np.random.set_state(randomness[0])
@@ -167,7 +178,7 @@ class OneRank:
         again = self.build(self.build.communicator(MPI.COMM_SELF))
         backwards = [batch[::-1] for batch in batches]
         other = Alone(again, backwards[0])
-        self.records.put("alone", "gradient_again", other.run(backwards))
+        self.records.put("alone", "gradient_again", other.run(backwards)[0])
         self.records.put("alone", "last_again", arrays(again.model))
 
     def evaluate(self, parts: Parts) -> None:
@@ -176,14 +187,6 @@ class OneRank:
         fill(parts.model, self.records.get("rank0", "last"))
         with self.watch.stage("evaluate"):
             self.records.put(self.me, "evaluated", dict(parts.evaluate() or {}))
-        if parts.evaluate_own is not None:
-            with self.watch.stage("evaluate_own"):
-                self.records.put(self.me, "evaluated_own", dict(parts.evaluate_own()))
-
-
-def wait_politely(request: MPI.Request) -> None:
-    while not request.Test():
-        time.sleep(POLL_S)
 
 
 def note_error(records: Records, me: str, watch: Watch, error: BaseException) -> None:

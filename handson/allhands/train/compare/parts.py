@@ -9,7 +9,7 @@ A whole adapter, of a classifier that ChainerMN trains:
     import chainer.links as L
     import chainermn
     import numpy as np
-    from allhands.train.parts import Parts
+    from allhands.train.compare.parts import Parts
 
     def build(comm):
         random = np.random.RandomState(0)  # the same data on every rank
@@ -66,7 +66,9 @@ class Parts:
         other than 0 may return nothing.
     same: what must be equal on all ranks and alone, by name: vocabularies, loss scale ... What the
         optimizer is (its class, its learning rate) is compared without being named here.
-    evaluate_own: as `evaluate`, of this rank's share alone; it helps to name a cause.
+    n_held_out: sentences or samples of the held-out set, if known: what the first count that
+        `evaluate` gives must be.
+    speaks: does this rank print, and write files? Exactly rank 0 should. None: not told.
     """
 
     model: chainer.Link
@@ -76,4 +78,5 @@ class Parts:
     loss: Callable[[Sequence[int]], chainer.Variable]
     evaluate: Callable[[], Mapping[str, float] | None]
     same: Mapping[str, object] = field(default_factory=dict)
-    evaluate_own: Callable[[], Mapping[str, float]] | None = None
+    n_held_out: int | None = None
+    speaks: bool | None = None
