@@ -35,8 +35,8 @@ class TrainConfig:
     `train`, `valid` and `test` are corpus names as `allhands.data.corpus.read_pairs` takes them: an
     embedded split (`numbers_dates/train`), a file of columns (`pairs.tsv.gz`) or a pair of files
     (`text.en:text.ja`). `source_tokens` and `target_tokens` say how text is cut: `words`, `chars`
-    or `spaces`. `vocab_multiple` rounds the model's vocabulary sizes up: Tensor Cores want multiples
-    of 8. `device` is Chainer's device specifier, or `auto` for a GPU where there is one.
+    or `spaces`. `vocab_multiple` rounds the model's vocabulary sizes up, as Tensor Cores want it
+    (8). `device` is Chainer's device specifier, or `auto` for a GPU where there is one.
     """
 
     preset: str

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Does it fail alone?
+# # Bug 2: does it fail alone?
 #
 # **Aim.** Decide by a single-process run whether a failure is in the communication.
 #
@@ -32,7 +32,7 @@ desk = Desk("bug2_singlegpu")
 #
 # `start(program, ranks=N)` writes a function to a file, starts N ranks that run it, and returns the list of their
 # results. `comm` is MPI's communicator: `comm.rank`, `comm.size`, and the **collectives**, the calls that all ranks
-# make together. Here is a healthy program.
+# make together. What a rank prints is shown with its number in front: `[0] ...`. Here is a healthy program.
 #
 # **Predict** the results on 1 rank and on 2.
 
@@ -95,7 +95,8 @@ for name in names:
 # **Predict**, before you run the next cell, and write it down: which of them fails with one process? Which with two
 # ranks? Which only with four? And who says nothing?
 #
-# A start may take 5 seconds here. Then the job is ended: that is our limit for "it hangs".
+# A start may take 5 seconds here. Then the job is ended: that is our limit for "it hangs". (A program that only is slow
+# would look the same. On a busy machine, write `start(faulty(name), ranks=ranks, time_limit_s=15)` below.)
 
 
 # %%
@@ -185,7 +186,8 @@ print("rank 1:", hang.stacks[1] or "no stack: Python has ended there, and MPI wa
 
 # %% [markdown]
 # **From outside**, for a program that was not prepared: `py-spy` (`pip install py-spy`) shows the stack of any Python
-# process of yours, `py-spy dump --pid PID`. Try it with `handson/bug2_singlegpu/hang.py`, which hangs for you.
+# process of yours, `py-spy dump --pid PID`. (On macOS, and where Linux forbids a process to look into another, it needs
+# `sudo`.) Try it with `handson/bug2_singlegpu/hang.py`, which hangs for you.
 #
 # Our `allhands.launch` asks the ranks in the second way, before it ends a job. That is how the sentences above know
 # where each rank was.
@@ -364,7 +366,9 @@ def broadcast_too_early(comm, same_everywhere):
 print("the same everywhere?", start(broadcast_too_early, same_everywhere, ranks=2, time_limit_s=15))
 
 # %% [markdown]
-# No error, and two models. Call the model once on **every** rank before the broadcast, or give all sizes.
+# No error, and two models. Call the model once on **every** rank before the broadcast, or give all sizes. (ChainerMN's
+# multi-node optimizer takes more care: when parameters have got their arrays, its next `update()` broadcasts again. A
+# `bcast_data` of your own does not.)
 #
 # ## 8. Forked loaders
 #

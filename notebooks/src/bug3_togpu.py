@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Bugs 3: to the GPU, in the right order
+# # Bug 3: everything landed on GPU 0
 #
 # **Aim.** Put device selection, `to_gpu` and tensor creation in the right order, and see where every array lies.
 #
@@ -20,9 +20,9 @@ import numpy as np
 
 from allhands.grade.checks.bug3_togpu import born
 from allhands.grade.desk import Desk
-from allhands.train import on_gpus as watch
 from allhands.train.faults.readings import readings
 from allhands.train.on_gpus import on_gpus, rehearse
+from allhands.train.on_gpus import where_is as package_where_is
 from allhands.train.on_ranks import on_ranks
 from allhands.train.virtual_gpu import gpus, what_is_modelled
 
@@ -111,7 +111,7 @@ with cupy.cuda.Device(1):
 
 # %% [markdown]
 # Remember this message: it names both devices. CuPy 7 and older say it in other words; further down you meet these
-# too.
+# too. (Your GPUs are real, and you see a warning in its place? They can read each other's memory: section 4.)
 #
 # ## 2. A tool: where is my model?
 #
@@ -135,7 +135,7 @@ def where_is(model):
 desk.check("where_is", where_is)
 
 # %%
-where_is = desk.carry_on("where_is", where_is, watch.where_is)
+where_is = desk.carry_on("where_is", where_is, package_where_is)
 print(where_is(chainer.links.Linear(4, 2).to_device("@cupy:3")))
 # > From here on the notebook uses your `where_is`.
 # > {'/W': '@cupy:3', '/b': '@cupy:3'}
@@ -371,6 +371,9 @@ desk.check("twice", twice)
 # | `2` | 0 | 2 |
 # | `2,3` | 0, 1 | 2 |
 # | empty | nothing | |
+#
+# "Physical" means here: as CUDA counts, the fastest GPU first. `nvidia-smi` counts by the place on the PCI bus. On a node
+# of equal GPUs that is most often the same; with `CUDA_DEVICE_ORDER=PCI_BUS_ID` it is always.
 #
 # ### Exercise: `choose`
 #

@@ -193,6 +193,27 @@ def first_two_only(run, rungs=RUNGS):
     return None, None
 
 
+def last_only(run, rungs=RUNGS):
+    for ranks in rungs:
+        try:
+            results = run(ranks)
+        except launch.LaunchError as error:
+            return ranks, error
+        if results[-1] != results[0]:
+            return ranks, results
+    return None, None
+
+
+def rungs_of_its_own(run, rungs=RUNGS):
+    return rungs_climb(run, RUNGS)
+
+
+def without_an_end(run, rungs=RUNGS):
+    ranks, what = rungs_climb(run, rungs)
+    if ranks is not None:
+        return ranks, what
+
+
 def as_text(run, rungs=RUNGS):
     ranks, what = rungs_climb(run, rungs)
     return ranks, str(what)
@@ -209,6 +230,9 @@ CLIMBS = {
     "last rung": (reads_on, "the first rung that fails counts, not the last"),
     "errors only": (errors_only, "no error is no proof"),
     "first two": (first_two_only, "compare all results with the first"),
+    "last": (last_only, "not only the last"),
+    "own rungs": (rungs_of_its_own, "take the numbers from the argument `rungs`"),
+    "no end": (without_an_end, "`return None, None` after the loop"),
     "text": (as_text, "return the error itself, not its text"),
     "no except": (catches_nothing, "`except launch.LaunchError as error:`"),
     "no pair": (lambda run: 2, "a pair: the rung, and what was seen"),
@@ -235,6 +259,7 @@ RUNG_MISTAKES = {
     "no hang": ({"report": (2, "error")}, "the time was up (TimeUp): a hang"),
     "a hang": ({"name_labels": (1, "hang")}, "the sentence names rank, exception and line"),
     "a number": ({"report": 2}, "each value is a pair"),
+    "quotes": ({"report": ("2", "hang")}, "a rung is a number, without quotes"),
 }
 
 
@@ -246,6 +271,7 @@ def test_rung_refuses(desk, mistake):
 
 def test_rung_takes_what_the_programs_show(desk):
     assert desk.check("rung", SEEN).full
+    assert desk.check("rung", SEEN | {"a program of mine": "hang"}).full
 
 
 # --- the repairs, on real ranks ------------------------------------------------------------------
@@ -262,8 +288,32 @@ def fewest_steps(comm):
     return comm.allreduce(np.sum(((slope - 3) * x[mine]) ** 2))
 
 
+def mean_of_means(comm):
+    x = np.linspace(-1, 1, 102)
+    mine = np.arange(comm.rank, len(x), comm.size)
+    slope = 0.0
+    for step in range(max(comm.allgather(-(-len(mine) // 5)))):
+        batch = mine[5 * step : 5 * step + 5]
+        slope -= comm.allreduce(np.mean((slope - 3) * x[batch] ** 2)) / comm.size
+    return comm.allreduce(np.sum(((slope - 3) * x[mine]) ** 2))
+
+
+def each_for_itself(comm):
+    x, slope = np.linspace(-1, 1, 102), 0.0
+    for step in range(21):
+        slope -= np.mean((slope - 3) * x[5 * step : 5 * step + 5] ** 2)
+    return float(np.sum(((slope - 3) * x) ** 2))
+
+
 def own_loss(comm):
     return float(comm.rank)
+
+
+def all_words_everywhere(comm):
+    from allhands.train.faults.bug2_singlegpu import SENTENCES
+
+    words = " ".join(SENTENCES).split()
+    return {word: words.count(word) for word in words}
 
 
 def vocabulary_of_rank_0(comm):
@@ -295,6 +345,17 @@ def without_the_shape(comm, array):
     return len(set(comm.allgather(zlib.crc32(array.tobytes())))) == 1
 
 
+def first_two_ranks(comm, array):
+    import zlib
+
+    checksums = comm.allgather(zlib.crc32(repr(array.shape).encode() + array.tobytes()))
+    return checksums[0] == checksums[1]
+
+
+def says_nothing(comm, array):
+    comm.allgather(array.sum())
+
+
 def asks_rank_0(comm, array):
     return comm.bcast(array.tobytes()) == array.tobytes()
 
@@ -317,11 +378,16 @@ def broadcasts_at_the_end(comm):
 
 REPAIRS = {
     "fewest steps": ("steps", fewest_steps, "`max`, not `min`", 1),
+    "mean of means": ("steps", mean_of_means, "the mean of an empty batch is nan", 0),
+    "for itself": ("steps", each_for_itself, "more steps than the rank with the most points", 1),
     "own loss": ("steps", own_loss, "all ranks must make the same calls", 0),
+    "all words": ("words", all_words_everywhere, "keep SENTENCES[comm.rank :: comm.size]", 0),
     "rank 0's words": ("words", vocabulary_of_rank_0, "rank 0's alone will not do", 0),
     "places": ("words", places_by_chance, "each word must have the same place", 1),
     "a sum": ("same", adds_up, "a sum does not see the order", 1),
     "no shape": ("same", without_the_shape, "add the shape to the bytes", 1),
+    "two ranks": ("same", first_two_ranks, "compare the checksums of all ranks", 0),
+    "no return": ("same", says_nothing, "`return` the comparison", 0),
     "rank 0": ("same", asks_rank_0, "the ranks give different answers", 0),
     "numbers": ("same", compares_numbers, "nan is not equal to nan", 0),
     "thrown away": ("begin", throws_it_away, "comm.bcast returns rank 0's object", 0),

@@ -57,6 +57,12 @@ def test_births_refuses(desk, wrong, sentence):
     assert verdict.score == 1  # the other half is right
 
 
+def test_births_wants_numbers(desk):
+    for wrong in (str, "@cupy:{}".format):
+        names = {name: wrong(device) for name, device in RIGHT.items()}
+        refused(desk.check("births", names), "2, and not '2'")
+
+
 def test_births_wants_all_six(desk):
     refused(desk.check("births", {"a": 0}), "a device number for each of a, b, c, d, e, f")
 
@@ -138,6 +144,14 @@ def by_rank(comm, cupy):
     return _lines(f"@cupy:{comm.rank}", cupy)
 
 
+def by_rank_modulo(comm, cupy):
+    return _lines(f"@cupy:{comm.rank % cupy.cuda.runtime.getDeviceCount()}", cupy)
+
+
+def raises_something_else(comm, cupy):
+    raise KeyError("x")
+
+
 def nobody_chooses(comm, cupy):
     return both("unchosen").faulty(comm, cupy)
 
@@ -165,6 +179,8 @@ def _lines(specifier, cupy):
     [
         (both("first_lines").faulty, 0, "Choose first, then make"),
         (by_rank, 1, "counted by `comm.intra_rank`, and not by `comm.rank`"),
+        (by_rank_modulo, 1, "not on GPU 0, 1, 2, 3 in this order"),
+        (raises_something_else, 0, "just above the line that fails"),
         (nobody_chooses, 0, "all ranks are on GPU 0"),
         (on_the_cpu, 0, "that runs on the CPU"),
         (nothing_returned, 0, "a dict with model, x, y"),
@@ -207,6 +223,11 @@ def made_on_the_gpu(model):
     model.scale = chainer.backends.cuda.to_gpu(np.array([[1, 10]], "f"))
 
 
+def a_parameter(model):
+    with model.init_scope():
+        model.scale = chainer.Parameter(np.array([[1, 10]], "f"))
+
+
 def sent_each_time(model, y):
     return y * chainer.functions.broadcast_to(model.device.send(model.scale), y.shape)
 
@@ -221,6 +242,7 @@ def times_scale(model, y):
         (scaled_by(plain, times_scale), 0, "which of the two is on the CPU?"),
         (scaled_by(plain, sent_each_time), 0, "`scale` stays on the CPU and is sent in each step"),
         (scaled_by(made_on_the_gpu, times_scale), 1, "an array that was made on the GPU stays"),
+        (scaled_by(a_parameter, times_scale), 1, "the optimizer would change scale"),
         (scaled_by(lambda model: None, lambda model, y: y), 1, "scale must stay in the product"),
     ],
 )
@@ -271,6 +293,22 @@ def own_or_0(comm, cupy):
     return {"x": cupy.zeros(4)}
 
 
+def large(comm, cupy):
+    cupy.cuda.Device(comm.intra_rank % cupy.cuda.runtime.getDeviceCount()).use()
+    return {"x": cupy.zeros(1000)}
+
+
+def rank_modulo(comm, cupy):
+    cupy.cuda.Device(comm.rank % cupy.cuda.runtime.getDeviceCount()).use()
+    return {"x": cupy.zeros(4)}
+
+
+def rank_or_0(comm, cupy):
+    several = cupy.cuda.runtime.getDeviceCount() > 1
+    cupy.cuda.Device(comm.rank if several else 0).use()
+    return {"x": cupy.zeros(4)}
+
+
 def first_of_the_list(comm, cupy):
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     number = int(listed.split(",")[comm.intra_rank]) if listed and "," in listed else None
@@ -290,6 +328,8 @@ def born_too_early(comm, cupy):
     ("answer", "points", "sentence"),
     [
         (both("choose").faulty, 0, "a rank that sees one GPU has a GPU 0 and no other"),
+        (rank_modulo, 1, "counted by `comm.intra_rank`, and not by `comm.rank`"),
+        (rank_or_0, 1, "counted by `comm.intra_rank`, and not by `comm.rank`"),
         (always_0, 1, "always GPU 0: where all ranks see all GPUs"),
         (first_of_the_list, 1, "for them these are GPU 0 and GPU 1"),
         (born_too_early, 1, "always GPU 0"),
@@ -303,6 +343,7 @@ def test_choose_refuses(desk, answer, points, sentence):
 
 def test_choose_takes_another_way_too(desk):
     assert desk.check("choose", own_or_0).full
+    assert desk.check("choose", large).full
 
 
 def test_the_explanation_answers_each_wrong_choice(desk):

@@ -6,12 +6,12 @@
 import contextlib
 import io
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from allhands import launch
-from allhands.grade.check import Marker, likely, show
+from allhands.grade.check import Marker, has_body, likely, show
 from allhands.grade.checks import bug2_singlegpu_ranks as programs
 from allhands.train.faults import bug2_singlegpu as faults
 from allhands.train.rungs import start
@@ -41,9 +41,9 @@ def climb(mark: Marker, climb: Callable) -> None:
     crash = launch.LaunchError("rank 1 raised ValueError")
     healthy, hangs, crashes = Played({}), Played({4: hang}), Played({1: crash, 2: hang})
 
-    def climbed(played: Played) -> tuple:
+    def climbed(played: Played, *rungs: Sequence[int]) -> tuple:
         try:
-            found = mark.run(climb, played.run)
+            found = mark.run(climb, played.run, *rungs, none_passes=True)
         except launch.LaunchError as error:
             mark.need(
                 False,
@@ -53,8 +53,9 @@ def climb(mark: Marker, climb: Callable) -> None:
             )
         mark.need(
             isinstance(found, tuple) and len(found) == 2,
-            "a pair: the rung, and what was seen",
+            "a pair: the rung, and what was seen; (None, None) if no rung fails",
             show(found),
+            likely((found is None, "`return None, None` after the loop")),
         )
         return found
 
@@ -73,29 +74,40 @@ def climb(mark: Marker, climb: Callable) -> None:
         ),
     )
     silent = Played({2: [{"loss": 1.0}, {"loss": 1.5}]})
-    last = Played({4: [3, 3, 3, 4]})
-    differ, late = climbed(silent), climbed(last)
+    last, middle = Played({4: [3, 3, 3, 4]}), Played({4: [3, 3, 4, 3]})
+    differ, late, between = climbed(silent), climbed(last), climbed(middle)
     mark.require(
-        differ == (2, silent.outcomes[2]) and late == (4, last.outcomes[4]),
+        differ == (2, silent.outcomes[2])
+        and late == (4, last.outcomes[4])
+        and between == (4, middle.outcomes[4]),
         1,
         "the rung on which the ranks' results differ, and the list of results",
         f"{show(differ)} for results that differ on 2 ranks, {show(late)} where only the last of 4 "
-        "ranks differs",
+        f"ranks differs, {show(between)} where only the third does",
         likely(
             (differ[0] is None, "no error is no proof: compare each result with results[0]"),
             (late[0] is None, "compare all results with the first, not only the second"),
+            (between[0] is None, "compare all results with the first, not only the last"),
             otherwise="return ranks, results",
         ),
     )
+    others = Played({})
+    climbed(others, (1, 3))
     mark.require(
-        healthy.started == [1, 2, 4] and crashes.started == [1] and silent.started == [1, 2],
+        healthy.started == [1, 2, 4]
+        and crashes.started == [1]
+        and silent.started == [1, 2]
+        and others.started == [1, 3],
         1,
-        "rungs from the lowest on, each started once, and none after the first that fails",
+        "the rungs that are asked for, from the first on, each started once, and none after the "
+        "first that fails",
         f"the ranks started were {show(healthy.started)} for a healthy program, "
-        f"{show(crashes.started)} for one that fails alone",
+        f"{show(crashes.started)} for one that fails alone, {show(others.started)} for the rungs "
+        "(1, 3)",
         likely(
             (len(crashes.started) > 1, "a hang costs time: return as soon as a rung fails"),
             (len(healthy.started) > 3, "call run(ranks) once a rung, and keep its results"),
+            (others.started != [1, 3], "take the numbers from the argument `rungs`"),
             otherwise="for ranks in rungs: ...",
         ),
         after=errors,
@@ -107,7 +119,7 @@ def rung(mark: Marker, seen: Mapping) -> None:
     mark.need(
         isinstance(seen, Mapping)
         and set(truth) <= set(seen)
-        and all(isinstance(each, tuple | list) and len(each) == 2 for each in seen.values()),
+        and all(isinstance(seen[name], tuple | list) and len(seen[name]) == 2 for name in truth),
         f"a dict with the keys {', '.join(truth)}; each value is a pair such as (2, 'hang')",
         show(seen),
     )
@@ -119,6 +131,10 @@ def rung(mark: Marker, seen: Mapping) -> None:
         ", ".join(f"{name}: {show(seen[name][0])}" for name in wrong),
         likely(
             (
+                any(isinstance(seen[name][0], str) for name in wrong),
+                "a rung is a number, without quotes",
+            ),
+            (
                 "name_labels" in wrong,
                 "name_labels fails alone already: read the first line of its outcome",
             ),
@@ -126,7 +142,7 @@ def rung(mark: Marker, seen: Mapping) -> None:
                 "fit_line" in wrong and seen["fit_line"][0] == 2,
                 "fit_line passes on 2 ranks: 51 points each; look at the line again",
             ),
-            otherwise="take the numbers from the table above: outcome[name][0]",
+            otherwise="take the numbers from the outcomes above: outcomes[name][0]",
         ),
     )
     wrong = [name for name, (_, kind) in truth.items() if seen[name][1] != kind]
@@ -157,15 +173,30 @@ def steps(mark: Marker, fit_line: Callable) -> None:
         1,
         "four ranks that all come to their end, with the same loss",
         show(results),
-        "all ranks must make the same calls: agree on one number of steps, with comm.allgather",
+        likely(
+            (
+                all(_is_number(one) and np.isnan(one) for one in results),
+                "the mean of an empty batch is nan (0 / 0): add up the gradients of all ranks, and "
+                "divide by the number of all points in the step",
+            ),
+            otherwise="all ranks must make the same calls: agree on one number of steps, with "
+            "comm.allgather",
+        ),
     )
     mark.require(
         passed and np.isclose(results[0], right),
         1,
         "all 102 points, each once: four shares of 26, 26, 25 and 25",
         f"the loss is {show(results[0])}, and should be {right:.3g}",
-        "as many steps as the rank with the most points (`max`, not `min`); a slice beyond the end "
-        "is empty, and adds 0; repeat no point",
+        likely(
+            (
+                passed and results[0] < right,
+                "that are more steps than the rank with the most points needs: each rank steps "
+                "over its own points, and each point comes once",
+            ),
+            otherwise="as many steps as the rank with the most points (`max`, not `min`); a slice "
+            "beyond the end is empty, and adds 0; repeat no point",
+        ),
         after=passed,
     )
 
@@ -181,9 +212,17 @@ def _loss_of_the_union(ranks: int) -> float:
 
 
 def words(mark: Marker, count_words: Callable) -> None:
-    results = _on_ranks(mark, programs.result_of, count_words, ranks=4)
+    found = _on_ranks(mark, programs.result_and_calls, count_words, ranks=4)
+    results = [result for result, _ in found]
     mark.need(
         all(isinstance(one, Mapping) for one in results), "a dict on every rank", show(results)
+    )
+    mark.need(
+        all(n_calls for _, n_calls in found),
+        "each rank counts in its own sentences, and the numbers of all ranks are added",
+        "no rank called `comm`",
+        "keep SENTENCES[comm.rank :: comm.size]; to count all sentences on all ranks is N times "
+        "the work",
     )
     right = Counter(" ".join(faults.SENTENCES).split())
     missing = sorted(set(right) - set(results[0]))
@@ -214,9 +253,15 @@ def words(mark: Marker, count_words: Callable) -> None:
 
 
 def same(mark: Marker, same_everywhere: Callable) -> None:
-    answers = _on_ranks(mark, programs.same_of, same_everywhere, ranks=2)
-    if all(answer is None for one in answers for answer in one.values()):
+    if not has_body(same_everywhere):
         mark.run(lambda: None)  # not written yet
+    answers = _on_ranks(mark, programs.same_of, same_everywhere, ranks=3)
+    mark.need(
+        all(answer is not None for one in answers for answer in one.values()),
+        "True or False on all ranks",
+        show([one["equal"] for one in answers]),
+        "`return` the comparison, on every rank",
+    )
     right = programs.SAME
     wrong = {
         case: [one[case] for one in answers]
@@ -224,14 +269,14 @@ def same(mark: Marker, same_everywhere: Callable) -> None:
         if any(bool(one[case]) != right[case] for one in answers)
     }
     simple = [case for case in ("equal", "not a number", "one differs") if case in wrong]
-    split = [case for case, pair in wrong.items() if bool(pair[0]) != bool(pair[1])]
+    split = [case for case, given in wrong.items() if len(set(map(bool, given))) > 1]
     passed = mark.require(
         not simple and not split,
         1,
         "True on all ranks for equal arrays (nan included), False on all ranks if one number "
         "differs",
         ", ".join(
-            f"{case}: {show(pair)}" for case, pair in wrong.items() if case in simple + split
+            f"{case}: {show(given)}" for case, given in wrong.items() if case in simple + split
         ),
         likely(
             (
@@ -243,6 +288,10 @@ def same(mark: Marker, same_everywhere: Callable) -> None:
                 "not a number" in wrong,
                 "nan is not equal to nan: compare the bytes, not the numbers",
             ),
+            (
+                "one differs" in wrong,
+                "only the last of three ranks differs: compare the checksums of all ranks",
+            ),
             otherwise="one checksum of each rank, and all must be the same",
         ),
     )
@@ -250,7 +299,7 @@ def same(mark: Marker, same_everywhere: Callable) -> None:
         not wrong,
         1,
         "False, too, if the numbers stand in another order or the shape differs",
-        ", ".join(f"{case}: {show(pair)}" for case, pair in wrong.items()),
+        ", ".join(f"{case}: {show(given)}" for case, given in wrong.items()),
         likely(
             (
                 "another order" in wrong,

@@ -44,8 +44,10 @@ BIRTHS = {  # what to think of, where a prediction is wrong
 
 def births(mark: Marker, predicted: object) -> None:
     mark.need(
-        isinstance(predicted, Mapping) and set(predicted) == set(BIRTHS),
-        "a dict with a device number for each of a, b, c, d, e, f",
+        isinstance(predicted, Mapping)
+        and set(predicted) == set(BIRTHS)
+        and all(isinstance(each, int | np.integer) for each in predicted.values()),
+        "a dict with a device number for each of a, b, c, d, e, f: 2, and not '2' or '@cupy:2'",
         show(predicted),
     )
     with virtual() as cupy:
@@ -151,6 +153,12 @@ def where_is(mark: Marker, where_is: Callable) -> None:
     )
 
 
+def where_else(ranks: on_gpus.Ranks, *gpus: int) -> dict[int, list[int]]:
+    """{rank: GPUs} where a rank has bytes on other GPUs than its own, the next of `gpus`."""
+    used = {each.rank: [g for g, n in each.bytes_by_gpu.items() if n] for each in ranks.ranks}
+    return {rank: on for (rank, on), own in zip(used.items(), gpus, strict=True) if on != [own]}
+
+
 def everything_at_home(mark: Marker, ranks: on_gpus.Ranks, asked: str, *cases: tuple) -> bool:
     """One point if no rank failed, warned, or left an array on a GPU that is not its own."""
     strangers = {
@@ -211,14 +219,20 @@ def _returned(mark: Marker, program: Callable, *names: str) -> None:
 def first_lines(mark: Marker, first_lines: Callable) -> None:
     _returned(mark, first_lines, "model", "x", "y")
     ranks = on_gpus.rehearse(first_lines)
-    late = (ranks.failed, "what device is current when the model is moved? Choose first, then make")
+    late = (
+        any("current device" in each.error for each in ranks.ranks),
+        "what device is current when the model is moved? Choose first, then make",
+    )
     here = everything_at_home(mark, ranks, "all of rank r on GPU r, on four ranks", late)
-    second = on_gpus.rehearse(first_lines, first_rank=4)
+    second = on_gpus.rehearse(first_lines, first_rank=6)
+    lost = where_else(second, 0, 1, 2, 3)
     mark.require(
-        not second.failed and not any(second.bytes_by_gpu[4:]),
+        not second.failed and not lost,
         1,
-        "the same on a second node, where the ranks are 4 to 7 and the GPUs 0 to 3 again",
-        f"{len(second.failed)} of 4 ranks failed: {second.ranks[0].error}",
+        "the same on a second node, where the ranks are 6 to 9 and the GPUs 0 to 3 again",
+        f"{len(second.failed)} of 4 ranks failed: {second.ranks[0].error}"
+        if second.failed
+        else f"ranks that are not on GPU 0, 1, 2, 3 in this order (rank: GPUs): {show(lost)}",
         "the GPUs of a node are counted by `comm.intra_rank`, and not by `comm.rank`",
         after=here,
     )
@@ -254,15 +268,22 @@ def scaled(mark: Marker, scaled: Callable) -> None:
         expected = (np.ones((8, 4), np.float32) @ w.T) * np.array([[1, 10]], np.float32)
         model.to_device("@cupy:3")
         places = sorted(set(on_gpus.where_is(model).values()))
+        trained = sorted(name for name, _ in model.namedparams())
     same = np.allclose(y, expected, rtol=1e-5)
     mark.require(
-        same and places == ["@cupy:3"],
+        same and places == ["@cupy:3"] and trained == ["/linear/W", "/linear/b"],
         1,
-        "y = (W x + b) * (1, 10), and the whole model moves when it is sent to another GPU",
+        "y = (W x + b) * (1, 10), with scale as a constant; the whole model moves when it is sent "
+        "to another GPU",
         f"y is {'right' if same else 'wrong'}; after to_device('@cupy:3') its arrays are on "
-        f"{show(places)}",
+        f"{show(places)}; its parameters are {show(trained)}",
         likely(
             (not same, "scale must stay in the product, with the values 1 and 10"),
+            (
+                places == ["@cupy:3"],
+                "a Parameter is trained: the optimizer would change scale. `self.add_persistent` "
+                "registers an array that stays as it is",
+            ),
             otherwise="an array that was made on the GPU stays there: `self.add_persistent` "
             "registers it with the model",
         ),
@@ -303,7 +324,7 @@ def choose(mark: Marker, choose: Callable) -> None:
     own = on_gpus.rehearse(choose, visible=["0", "1", "2", "3"])
     failed = own.failed and next(each for each in own.ranks if each.error)
     alone = mark.require(
-        not own.failed and own.bytes_by_gpu == [512] * 4,
+        not own.failed and not where_else(own, 0, 1, 2, 3),
         1,
         "four ranks, each is shown one GPU, its own",
         f"{len(own.failed)} of 4 ranks failed; rank {failed.rank}: {failed.error}"
@@ -321,15 +342,24 @@ def choose(mark: Marker, choose: Callable) -> None:
     )
     shared = on_gpus.rehearse(choose)
     half = on_gpus.rehearse(choose, 2, n_gpus=4, visible=["2,3", "2,3"])
-    fine = shared.bytes_by_gpu == [512] * 4 and half.bytes_by_gpu == [0, 0, 512, 512]
+    second = on_gpus.rehearse(choose, first_rank=6)
+    failed = shared.failed or half.failed
+    first_node_fine = not (failed or where_else(shared, 0, 1, 2, 3) or where_else(half, 2, 3))
     mark.require(
-        fine and not shared.failed and not half.failed,
+        first_node_fine and not second.failed and not where_else(second, 0, 1, 2, 3),
         1,
-        "four ranks that all see four GPUs; and two ranks that both see the GPUs 2 and 3: each "
-        "rank has one for itself",
+        "four ranks that all see four GPUs, on this node and on a second one (ranks 6 to 9); and "
+        "two ranks that both see the GPUs 2 and 3: rank `intra_rank` has the GPU of this number",
         f"bytes on each GPU: {show(shared.bytes_by_gpu)} and {show(half.bytes_by_gpu)}; ranks "
-        f"that failed: {show(shared.failed)} and {show(half.failed)}",
+        f"that failed: {show(shared.failed)} and {show(half.failed)}"
+        if not first_node_fine
+        else f"on the second node these failed: {show(second.failed)}, and these are on other "
+        f"GPUs than 0, 1, 2, 3 in this order (rank: GPUs): {show(where_else(second, 0, 1, 2, 3))}",
         likely(
+            (
+                first_node_fine,
+                "the GPUs of a node are counted by `comm.intra_rank`, and not by `comm.rank`",
+            ),
             (
                 sum(used > 0 for used in shared.bytes_by_gpu) == 1,
                 "always GPU 0: where all ranks see all GPUs, they all sit on one. Use `intra_rank` "
