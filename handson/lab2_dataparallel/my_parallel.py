@@ -19,22 +19,20 @@ from allhands import config as configs
 from allhands import launch
 from allhands.data.batch import batch_of
 from allhands.train import device as devices
+from allhands.train import parallel
 from allhands.train.build import open_corpus
+from allhands.train.compare.parts import Parts
 from allhands.train.excepthook import end_job_on_error
-from allhands.train.parts import Parts
 from allhands.train.translator import Evaluation, Translator
 
 BATCH_SIZE = 64  # of one rank
 SEED = 0
 
 
-def device_of(comm):  # edit 2: before any array is made
-    return f"@cupy:{comm.intra_rank}" if devices.gpu_is_usable() else "@numpy"
-
-
 def build(comm, rate=3e-3):
     """The program on this rank: what it is made of, ready for the first step."""
-    config = dataclasses.replace(configs.lab1_cpu(), device=device_of(comm))
+    device = parallel.device_of(comm)  # edit 2: before any array is made
+    config = dataclasses.replace(configs.lab1_cpu(), device=device)
     devices.choose(config.device)
     corpus = open_corpus(config)  # all ranks read all of it: so all have the same vocabulary
     translator = Translator.new(config, corpus.source_vocab, corpus.target_vocab)

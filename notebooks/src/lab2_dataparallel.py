@@ -7,47 +7,61 @@
 # **You need** lab 1. No GPU and no cluster: two CPU cores are enough, and the ranks are processes of this
 # machine. It takes about 120 minutes.
 #
+# Five words first:
+#
+# * A **rank** is one of N processes that work together. Here each has a core of this machine; on a cluster
+#   each has a GPU, its **device**.
+# * A **shard** is the part of the samples that one rank trains on.
+# * **Activations** are what one layer of a model hands to the next.
+# * In an **all-reduce** each rank brings an array, and each gets the sum of all.
+# * **Exchange** is any sending between ranks.
+#
 # ![Synchronous and asynchronous, parameter server and peer to peer, data and model parallel](../slides/figures/lab2_dataparallel_ways.svg)
 #
-# Six words, in three pairs:
+# The picture has six more, in three pairs:
 #
-# * **Data parallel**: each device has the whole model and a part of the samples. **Model parallel**: each
-#   device has a part of the model.
+# * **Data parallel**: each rank has the whole model and a shard. **Model parallel**: each rank has a part of
+#   the model.
 # * **Synchronous**: all wait for all, in each step. **Asynchronous**: nobody waits, and gradients may be
 #   old when they arrive.
-# * **Parameter server**: the parameters live in one place. **Peer to peer**: all devices are equal, and
+# * **Parameter server**: the parameters live in one place. **Peer to peer**: all ranks are equal, and
 #   exchange gradients with each other.
 #
-# This lab is the first word of the first two pairs and the last word of the third: data parallel,
-# synchronous, peer to peer. It is what ChainerMN, Horovod and PyTorch's DDP do. Other labs come to the
-# other words.
+# This lab is data parallel, synchronous, peer to peer. It is what ChainerMN, Horovod and PyTorch's DDP do.
+# Other labs come to the other words.
 #
 # | symbol | in code | meaning |
 # |---|---|---|
 # | $N$ | `comm.size` | number of ranks |
 # | $r$ | `comm.rank` | number of this rank, from 0 |
 # | $s$ | `n_bytes` | size of a message or of an array, in bytes |
-# | $\alpha$ | `wire.latency_s` | start-up of one message between two ranks |
-# | $\beta$ | `wire.s_per_byte` | time of one byte between two ranks |
+# | $\alpha$ | `measured.wire.latency_s` | start-up of one message between two ranks |
+# | $\beta$ | `measured.wire.s_per_byte` | time of one byte between two ranks |
 # | $a$, $b$ | `cost.startup_s`, `cost.s_per_byte` | the same for a whole all-reduce: $T(s) = a + b s$ |
-# | $S$ | `median` | speed-up: throughput on $N$ ranks / throughput on 1 rank |
-# | $E$ | `efficiency` | $S / N$ |
+# | $S$ | `speedups["weak"][1].median` | speed-up: throughput on $N$ ranks / throughput on 1 rank |
+# | $E$ | `speedups["weak"][1].efficiency` | $S / N$ |
 
 # %%
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all ranks of this notebook are CPU ranks
+
 import inspect
 import tempfile
 from pathlib import Path
 
+import chainer
 import chainermn
 import numpy as np
 
 from allhands import launch
 from allhands.grade.desk import Desk
-from allhands.train import all_reduce
+from allhands.train import all_reduce, eight_edits, parallel
 from allhands.train.on_ranks import on_ranks
 from allhands.train.rehearsal import rehearse
 
 desk = Desk("lab2_dataparallel")
+folder = Path(tempfile.mkdtemp(prefix="lab2-"))
 
 # %% [markdown]
 # ## 1. Ranks
@@ -78,8 +92,7 @@ on_ranks(hello, ranks=2)
 # of all. `allhands.launch` does, and `launch.expect_world(comm)` does it in a program of yours.
 #
 # Ranks do not share memory. What one rank knows, another knows only from a **message**, or from a
-# **collective**: a call that all ranks make together. The most important one is the **all-reduce**: each
-# rank brings an array, and each gets the sum of all.
+# **collective**: a call that all ranks make together. The most important one is the all-reduce.
 
 # %% [markdown]
 # ## 2. All-reduce by hand
@@ -225,18 +238,23 @@ for n_ranks in (2, 3, 8, 64):
 # $$T_\text{ring}(s) = 2(N-1)\,\alpha + 2\,\tfrac{N-1}{N}\,\beta s
 # \qquad T_\text{doubling}(s) = \log_2 N \,(\alpha + \beta s)$$
 #
-# Now measure. Two ranks of this machine time all three and MPI's own all-reduce, from 4 bytes to 4 MB; and
-# a single message between them, which gives $\alpha$ and $\beta$.
+# The second holds if N is a power of two.
+#
+# Now measure. Two ranks of this machine time your two functions, gather-broadcast and MPI's own all-reduce,
+# from 4 bytes to 4 MB; and a single message between them, which gives $\alpha$ and $\beta$.
 #
 # **Predict:** with 2 ranks, which has the longer start-up, the ring or doubling? By what factor?
 
-# %%
-from allhands.train.all_reduce_times import Measured
 
-folder = Path(tempfile.mkdtemp(prefix="lab2-"))
-times = folder / "all_reduce"
-launch.mpirun("allhands.train.all_reduce", "--out", times, ranks=2, time_limit_s=120)
-measured = Measured.load(times)
+# %%
+def time_them(comm, ring, doubling):
+    from allhands.train import all_reduce
+
+    mine = {"ring": ring, "recursive doubling": doubling}
+    return all_reduce.measured(comm, {**all_reduce.ALGORITHMS, **mine})
+
+
+measured = on_ranks(time_them, ring, doubling, ranks=2, time_limit_s=120)[0]
 measured.figure()
 
 # %% [markdown]
@@ -280,52 +298,109 @@ print(measured)
 # says. It counts messages, and knows nothing of Python: each step cuts arrays, makes new ones and calls
 # functions. MPI's own all-reduce and NCCL do the same steps in C.
 #
+# The same, recorded on two cores that had nothing else to do:
+#
+# ![All-reduces by hand and MPI's own on two ranks](../slides/figures/lab2_dataparallel_allreduce.svg)
+#
 # From here on we use MPI's. You know now what it does.
 
 # %% [markdown]
 # ## 3. From one device to N ranks
 #
-# Here is lab 1's step once more: **forward, backward, update**. Data parallel means: one more thing between
-# backward and update.
+# This is lab 1's program as a loop.
+
+# %%
+print(inspect.getsource(eight_edits.one_device))
+
+# %% [markdown]
+# Run it: a small model, batch 100, some seconds. Keep the figures in mind. Two ranks with batch 50 will have
+# to repeat them.
+
+# %%
+from allhands import config as configs
+
+twice = configs.override(eight_edits.small(), ["batch_size=100", "learning_rate=6e-3"])
+eight_edits.one_device(twice, epochs=2, out=folder / "one")
+
+# %% [markdown]
+# Data parallel means: one more thing between backward and update.
 #
 # 1. All ranks have the same parameters.
 # 2. Each takes its own batch, and computes its own gradient.
 # 3. An all-reduce makes the **mean** of all gradients, on all ranks.
 # 4. All make the same update. So 1. holds again.
 #
+# ![One step of two ranks: batch, forward, backward, communicate, update](../slides/figures/lab2_dataparallel_steps.svg)
+#
 # Lab 1's loss is divided by the number of sentences. So the mean over N batches of 64 is the loss of one batch
 # of 64 N sentences. **N ranks with batch B are one rank with batch N·B.** This is what we shall demand.
 #
-# It takes eight small edits.
+# The same program on many ranks. The numbers are the **eight edits**. What `edits` holds, you write now, one
+# small function after the other. (`parallel.weight` is given, for batches of unequal size.)
+
+# %%
+print(inspect.getsource(eight_edits.many_ranks))
+
+# %% [markdown]
+# ### Edit 1: a communicator. Edit 2: a device
 #
-# ### Edit 1: a communicator
+# ChainerMN's **communicator** knows all ranks. The one named `naive` speaks between CPUs, `pure_nccl` between
+# GPUs. It also knows on which **node** (machine) a rank is: rank 5 of two nodes with four ranks each is number 1 of
+# its node, `comm.intra_rank`.
 #
-# `chainermn.create_communicator("naive")` on CPUs, `"pure_nccl"` on GPUs. It knows more than mpi4py's: on which
-# **node** (machine) a rank is, and its number there.
+# A node numbers its own GPUs, from 0 on. Each rank takes one, before any array is made.
 #
-# ### Edit 2: a device
+# ### Exercise: `devices`
 #
-# A node with four GPUs has four ranks, and rank `intra_rank` takes GPU `intra_rank`. Choose it before any array
-# is made.
-#
+# On this machine you get `naive` and `@numpy`. The check plays two nodes with two GPUs each.
+
+
+# %% exercise="devices"
+def communicator():
+    """Edit 1. ChainerMN's communicator of all ranks: "pure_nccl" if there is a GPU, else "naive".
+
+    `chainermn.create_communicator(name)` makes it.
+    """
+    from allhands.train.device import gpu_is_usable
+
+    ### BEGIN SOLUTION
+    return chainermn.create_communicator("pure_nccl" if gpu_is_usable() else "naive")
+    ### END SOLUTION
+
+
+def device_of(comm):
+    """Edit 2. The name of this rank's device: "@cupy:0", "@cupy:1", ...; without a GPU "@numpy"."""
+    from allhands.train.device import gpu_is_usable
+
+    ### BEGIN SOLUTION
+    return f"@cupy:{comm.intra_rank}" if gpu_is_usable() else "@numpy"
+    ### END SOLUTION
+
+
+# %% check="devices"
+desk.check("devices", communicator, device_of)
+
+# %%
+communicator, device_of = desk.carry_on(
+    "devices", (communicator, device_of), (parallel.communicator, parallel.device_of)
+)
+
+# %% [markdown]
 # ### Edit 3: a shard
 #
-# Each rank trains on its own part of the samples, its **shard**. ChainerMN has `scatter_dataset` for this.
+# ChainerMN has `scatter_dataset` to give each rank its shard.
 #
 # **Predict:** five samples on two ranks. Who gets what?
 
 
 # %%
-def edits_1_to_3(comm):
-    print(f"rank {comm.rank} of {comm.size}: number {comm.intra_rank} on node {comm.inter_rank}")
-    print("shard:", list(chainermn.scatter_dataset(list(range(5)), comm)))
+def scatter(comm):
+    print(f"rank {comm.rank} of {comm.size}:", list(chainermn.scatter_dataset(range(5), comm)))
 
 
-on_ranks(edits_1_to_3, ranks=2, chainermn=True)
-# > [0] rank 0 of 2: number 0 on node 0
-# > [0] shard: [0, 1, 2]
-# > [1] rank 1 of 2: number 1 on node 0
-# > [1] shard: [2, 3, 4]
+on_ranks(scatter, ranks=2, chainermn=True)
+# > [0] rank 0 of 2: [0, 1, 2]
+# > [1] rank 1 of 2: [2, 3, 4]
 
 # %% [markdown]
 # Sample 2 is there twice: `scatter_dataset` makes all shards equally long. Then the mean over the ranks is not
@@ -351,14 +426,12 @@ def shard(n_samples, comm, seed):
 desk.check("shard", shard)
 
 # %%
-from allhands.train import parallel
-
 shard = desk.carry_on("shard", shard, parallel.shard)
 
 # %% [markdown]
-# Unequal shards ask for two more things, and `allhands train` does both. All ranks must make the same number of
+# Unequal shards ask for two more things, and the program above does both. All ranks must make the same number of
 # steps: a rank with one step more would wait for ever. And a rank with a smaller batch must count less in the mean:
-# its loss is multiplied by a weight (`parallel.weight`).
+# its loss is multiplied by a weight.
 #
 # ### Edit 4: a multi-node optimizer
 #
@@ -366,12 +439,16 @@ shard = desk.carry_on("shard", shard, parallel.shard)
 # mean of the gradients over all ranks first.
 #
 # Two things to know. Its very first `update()` learns nothing: it hands rank 0's parameters to all ranks. And it
-# takes the **mean**, so you must not divide again.
+# takes the **mean**, so you must not divide again. You write this edit below, with some others.
 #
 # ### Edit 5: an evaluator
 #
 # Each rank translates its part of the held-out sentences, because that is faster. Then somebody must put the
 # parts together.
+#
+# **A trap.** `chainermn.create_multi_node_evaluator(evaluator, comm)` does it, and takes the mean over the ranks of
+# whatever the evaluator reports: of ratios, and of counts too. That is right only if all ranks have as many
+# sentences and tokens, and for BLEU never. So we send counts, and add them up.
 #
 # ### Exercise: `metrics`
 #
@@ -422,7 +499,7 @@ desk.check("metrics", metrics)
 # ### Exercise: `report`
 #
 # Somebody put everything under the `if`. **Predict** what happens, then run the cell below. It has a time limit
-# of 10 seconds.
+# of 6 seconds.
 
 
 # %% exercise="report"
@@ -446,7 +523,7 @@ def count_two_shards(comm, report):
 
 
 try:
-    print(on_ranks(count_two_shards, report, ranks=2, time_limit_s=10))
+    print(on_ranks(count_two_shards, report, ranks=2, time_limit_s=6))
 except launch.LaunchError as error:
     print(error)
 
@@ -465,17 +542,9 @@ desk.check("report", report)
 # N ranks make N times the batch, and an epoch has an N-th of the updates. Two rules are in use: multiply the rate
 # by N (**linear**, Goyal et al. 2017), or by $\sqrt{N}$ (Krizhevsky 2014). You will see in section 5 what that does.
 #
-# ### Edit 8: snapshots
-#
-# After an update all ranks have the same parameters, so rank 0 alone can save them. All ranks must stop at the same
-# update, and all must load the same file. `allhands train lab2_cpu --ranks 2` does it, and goes on with `--resume`.
-#
 # ### Exercise: `same_answer`
 #
-# Now write the edits that are left. Each is one to three lines. `device_of` is given: look at it.
-
-# %%
-print(inspect.getsource(parallel.device_of))
+# Now write edits 4 to 7. Each is one to three lines.
 
 
 # %% exercise="same_answer"
@@ -517,13 +586,17 @@ def rate_factor(scaling, ranks):
 # **The standard.** Run your program on one rank with batch 2B, and on two ranks with batch B. Compare, in this
 # order: the world, the vocabularies and the rate, the parameters at the start, the samples of an epoch, the gradient
 # of a step, the parameters after some steps, the counts of an evaluation, its metrics. Up to rounding all must be
-# equal. The check does just that, with your functions and your `shard`.
+# equal. The check does just that, with these functions and your `shard`, in a small program like the one above.
 
 # %% check="same_answer"
 desk.check("same_answer", shard, multi_node, total, speaks, rate_factor)
 
 # %%
-rate_factor = desk.carry_on("same_answer", rate_factor, parallel.rate_factor)
+multi_node, total, speaks, rate_factor = desk.carry_on(
+    "same_answer",
+    (multi_node, total, speaks, rate_factor),
+    (parallel.multi_node, parallel.total, parallel.speaks, parallel.rate_factor),
+)
 
 # %% [markdown]
 # The same comparison is a command for any program: `allhands compare FILE.py --ranks 2`.
@@ -549,6 +622,67 @@ print(compare(faulty, ranks=2))
 # Each rank has shuffled with a seed of its own. So some samples are on both ranks, and others on none. It trains all
 # the same.
 #
+# ### Edit 8: snapshots
+#
+# A long run stops: its time is up, or somebody needs the machine. It must go on where it stopped.
+#
+# After an update all ranks have the same parameters, so one rank can write for all. But a rank must not read a
+# file that another still writes: `comm.mpi_comm.Barrier()` returns when all ranks have called it.
+#
+# **Predict:** ChainerMN hands rank 0's parameters to all ranks anyway. Is it enough if rank 0 loads?
+#
+# ### Exercise: `resume`
+
+
+# %% exercise="resume"
+def save(folder, things, comm):
+    """Edit 8. Each of `things` is written to `folder / f"{name}.npz"`, by one rank.
+
+    things: {"model": model, "optimizer": optimizer}. No rank comes back before all is written.
+    `chainer.serializers.save_npz(path, thing)` writes one.
+    """
+    ### BEGIN SOLUTION
+    if comm.rank == 0:
+        for name, thing in things.items():
+            chainer.serializers.save_npz(folder / f"{name}.npz", thing)
+    comm.mpi_comm.Barrier()
+    ### END SOLUTION
+
+
+def load(folder, things, comm):
+    """Edit 8. What `save` has written is put into `things`: `chainer.serializers.load_npz`."""
+    ### BEGIN SOLUTION
+    for name, thing in things.items():
+        chainer.serializers.load_npz(folder / f"{name}.npz", thing)
+    ### END SOLUTION
+
+
+# %% check="resume"
+desk.check("resume", save, load)
+
+# %%
+save, load = desk.carry_on("resume", (save, load), (eight_edits.save, eight_edits.load))
+
+# %% [markdown]
+# All eight edits are made. They become a file, and two ranks run the program with it: one epoch, then it stops. A
+# second start goes on.
+#
+# **Predict:** which figures will the two lines show? You have seen them before.
+
+# %%
+mine = (communicator, device_of, shard, multi_node, total, speaks, rate_factor, save, load)
+program = eight_edits.write(folder / "my_edits.py", *mine)
+
+for more in (["--epochs", 1], ["--epochs", 2, "--resume"]):
+    words = (program, "--out", folder / "two", *more)
+    done = launch.mpirun("allhands.train.eight_edits", *words, ranks=2, time_limit_s=120)
+    print(f"two ranks {more}: {done.text(rank=0)}")
+
+# %% [markdown]
+# The same losses as one device with batch 100 and twice the rate: edit 7 has doubled it. `allhands train` does all
+# this for whole runs: `allhands train lab2_cpu --ranks 2 --out runs/mine --stop-after 10` saves and stops, and
+# `--resume` goes on.
+#
 # ## 4. How much faster?
 #
 # Now, and only now, the speed. Two questions, and they are often mixed up:
@@ -566,8 +700,9 @@ print(compare(faulty, ranks=2))
 from allhands.trace import draw_scaling, scaling
 from allhands.train import speedup
 
-weak = speedup.measure(ranks=(1, 2), batch_size=64, mode="weak", out=folder / "weak")
-strong = speedup.measure(ranks=(1, 2), batch_size=64, mode="strong", out=folder / "strong")
+cpu = {"communicator": "naive", "device": "@numpy"}
+weak = speedup.measure((1, 2), batch_size=64, mode="weak", out=folder / "weak", **cpu)
+strong = speedup.measure((1, 2), batch_size=64, mode="strong", out=folder / "strong", **cpu)
 
 # %%
 print(speedup.table(weak))
@@ -642,16 +777,28 @@ desk.check("bucket", answer)
 # On GPUs `pure_nccl` packs all gradients into one message. On CPUs `naive` sends one for each parameter, in one go,
 # at the same moment.
 #
-# How long is a part of a step? The medians of one rank with batch 64, and of two ranks with batch 32 each:
+# How long is a part of a step? Three medians. From the first to the second only the number of ranks changes, from the
+# second to the third only the batch. Time that a rank waits for the other is left out.
+#
+# **Predict:** what takes half the time with half the batch?
 
 # %%
-one_rank = speedup.events(folder / "strong", ranks=1)
+cases = {
+    "1 rank, 64": speedup.events(folder / "weak", ranks=1),
+    "2 ranks, 64": speedup.events(folder / "weak", ranks=2),
+    "2 ranks, 32": steps,
+}
+
+
+def median_ms(events, part):
+    """The median time of a part of a step, without waiting, in milliseconds."""
+    alone = scaling.split_waits(events)
+    return 1e3 * np.median([event.duration_s for event in alone if event.what == part])
+
+
+print(f"{'ms':12}", *(f"{name:>12}" for name in cases))
 for part in ("forward", "backward", "communicate", "update"):
-    times_ms = [
-        1e3 * np.median([event.duration_s for event in events if event.what == part])
-        for events in (one_rank, steps)
-    ]
-    print(f"{part:12} {times_ms[0]:6.1f} ms with 64, {times_ms[1]:6.1f} ms with 32")
+    print(f"{part:12}", *(f"{median_ms(events, part):12.1f}" for events in cases.values()))
 
 # %% [markdown]
 # ### Exercise: `strong`
@@ -688,21 +835,26 @@ try:
 except ValueError as error:  # a machine that is busy with other things
     law = None
     print(error)
-draw_scaling.speedup(speedups, law, "lab 1's translator on this machine")
+draw_scaling.speedup(speedups, law, "lab 1's translator on this machine", fitted="strong, 2 ranks")
 
 # %% [markdown]
-# A fit with one point is a guess, and this line is no promise. It says why one does not cut the batch, but lets it
+# A fit with one point is a guess, and this line is no promise. Here is what was recorded on two quiet cores, with
+# four ranks beside it. They share the cores, and no law of this kind holds for them.
+#
+# ![Weak and strong scaling on 1, 2 and 4 ranks of two cores](../slides/figures/lab2_dataparallel_speedup.svg)
+#
+# Amdahl's law says why one does not cut the batch, but lets it
 # grow with the ranks. That has a price of its own, which comes next.
 #
 # ## 5. The larger batch
 #
-# Four ranks with batch 64 are one rank with batch 256: you have proved it. So we need no four ranks to see what they
-# would learn. Two epochs with batch 256, with the rate of one rank and with the linear rule, each some seconds.
+# Four ranks with batch 64 are one rank with batch 256. You have seen it for two ranks of a small program;
+# `allhands compare lab2_cpu --ranks 4` would show it for this one. So we need no four ranks to see what they would
+# learn. Two epochs with batch 256, with the rate of one rank and with the linear rule, each some seconds.
 #
 # **Predict:** which share of the 500 test sentences is right (exact match, in percent), without and with the rule?
 
 # %%
-from allhands import config as configs
 from allhands.train import run
 
 found = {}
@@ -749,21 +901,20 @@ desk.check("rate", answer)
 # %%
 from allhands.train import double_buffer
 
+naive = chainermn.create_communicator("naive")
 for delay in (False, True):
-    outcome = double_buffer.train(parallel.communicator(), delay=delay, seed=0, updates=100)
+    outcome = double_buffer.train(naive, delay=delay, seed=0, updates=100)
     name = "one step old" if delay else "fresh"
     print(f"{name:13} loss per token {outcome.valid_loss_per_token:.3f}")
 
 # %% [markdown]
 # So double buffering is not free. And it is not the same program any more: `compare` would say so. What would it gain
-# here? From your own medians of strong scaling:
+# here? From your own medians of strong scaling. Waiting is left out again: a rank that waits for a slower one would
+# wait all the same.
 
 # %%
-parts_s = {
-    part: np.median([event.duration_s for event in steps if event.what == part])
-    for part in ("forward", "backward", "communicate")
-}
-compute_s, communicate_s = parts_s["forward"] + parts_s["backward"], parts_s["communicate"]
+compute_s = 1e-3 * (median_ms(steps, "forward") + median_ms(steps, "backward"))
+communicate_s = 1e-3 * median_ms(steps, "communicate")
 for buffered in (False, True):
     step_s = double_buffer.step_s(compute_s, communicate_s, double_buffering=buffered)
     print(f"double buffering {buffered!s:5}: {1e3 * step_s:.1f} ms a step")
@@ -782,6 +933,13 @@ for n_bytes in (100, 1_028_472, 100_000_000):
 
 # %% [markdown]
 # FP16 ends at 65504, and a sum over ranks may pass that. Lab 3 shows what can be done.
+#
+# On a cluster with GPUs, both are settings of the job:
+#
+# ```
+# cluster_jobs/submit lab2_dataparallel -- --set double_buffering=true
+# cluster_jobs/submit lab2_dataparallel -- --set allreduce_dtype=float16
+# ```
 #
 # ## 7. The same on a cluster
 #
@@ -806,7 +964,7 @@ for n_bytes in (100, 1_028_472, 100_000_000):
 # ## 8. What you saw
 #
 # * An all-reduce is a handful of messages. The ring is for large ones, doubling for small ones.
-# * Eight small edits make a program data-parallel. Most faults in them are silent.
+# * Eight small edits make a program data-parallel. Most faults in them are silent; some show only on two nodes.
 # * **N ranks must equal one rank.** Compare before you measure.
 # * A ratio of sums is not a mean of ratios. No collective stands under `if rank == 0`.
 # * Say weak or strong. Strong scaling ends where the batch is small.

@@ -79,6 +79,7 @@ RING_MISTAKES = {
     "gather": (all_reduce.gather_broadcast, "send one chunk in a step, not the whole array"),
     "only its own": (lambda c, a: a.copy(), "print the chunk numbers"),
     "a list": (lambda c, a: around(c, a).tolist(), "a NumPy array on every rank"),
+    "float64": (lambda c, a: around(c, a).astype(np.float64), "np.zeros and np.empty make float64"),
     "no modulo": (lambda c, a: c.Send(a, dest=c.rank + 1), "take the rank modulo the size"),
 }
 
@@ -119,7 +120,17 @@ def powers_of_two_only(comm, array):
     return total.reshape(array.shape)
 
 
+def beyond_the_last(comm, array):
+    total, received = array.copy(), np.empty_like(array)
+    for distance in (1, 2, 4, 8):
+        partner = comm.rank ^ distance
+        comm.Sendrecv(total, dest=partner, recvbuf=received, source=partner)
+        total = total + received
+    return total
+
+
 DOUBLING_MISTAKES = {
+    "too far": (beyond_the_last, "only ranks below P exchange, at distances below P"),
     "too few": (one_step_too_few, "go on while the distance is below P"),
     "a ring": (whole_arrays, "double the distance in each step"),
     "powers of two": (powers_of_two_only, "a rank r >= P sends to r - P at first"),
@@ -157,4 +168,19 @@ def test_link_refuses_seconds_swapped_figures_all_sizes_and_one_message(desk):
         ("theory us", 4e-6, "that is in seconds"),
     ):
         refused(desk.check("link", {**right, key: value}, measured), sentence)
+    swapped = {**right, "ring us": 5.0, "doubling us": 8.0}
+    refused(desk.check("link", swapped, measured), "have changed places")
     refused(desk.check("link", {"ring us": 8.0}, measured), "a dict with the keys")
+    refused(desk.check("link", {**right, "ring us": None}, measured), "a number for each key")
+
+
+def test_link_says_why_plain_least_squares_are_something_else(desk):
+    """A bend at 256 KiB pulls a plain line off the small messages, and a relative one hardly."""
+    sizes = tuple(4**k for k in range(1, 12))
+    bent = tuple(1e-6 * (8.0 + 50.0 * (s > 2e5)) + 1e-10 * s for s in sizes)
+    line = tuple(2e-6 + 1e-10 * s for s in sizes)
+    measured = Measured(2, 2, sizes, {"ring": bent, "recursive doubling": line}, line, 0.0)
+    inside = [k for k, size in enumerate(sizes) if size <= 1.1e6]
+    start_s = np.polyfit([sizes[k] for k in inside], [bent[k] for k in inside], 1)[1]
+    answer = {"ring us": 1e6 * start_s, "doubling us": 2.0, "theory us": 4.0}
+    refused(desk.check("link", answer, measured), "in which the largest messages decide")

@@ -46,6 +46,8 @@ def test_the_fitted_law_is_drawn_and_names_its_serial_share():
     fit = fit_amdahl([2], [1 / 0.625])  # 1/S = 1/2 + s/2, so s = 1/4
     axes = draw_scaling.speedup(STRONG, fit).axes[0]
     assert legend(axes)[1] == "Amdahl, serial share 25.0%"
+    told = draw_scaling.speedup(STRONG, fit, fitted="strong, 2 ranks").axes[0]
+    assert legend(told)[1] == "Amdahl (fitted to strong, 2 ranks), serial share 25.0%"
     dashed = axes.lines[-1].get_xydata()
     assert dashed[0].tolist() == [1, 1]
     assert dashed[-1].tolist() == [2, 1.6]

@@ -189,7 +189,7 @@ def ring_steps() -> Picture:
                     _ring_arrow(axes, rank, ring_chunk(n_ranks, step, rank), n_ranks)
         _ring_panel(panels[0, half], states[half], "each rank has one whole sum")
         _ring_panel(panels[1, half], states[-1], "the end: all have all sums")
-        words = "rows: chunks a to d. Stripes: whose numbers are in the sum. Black frame: all are."
+        words = "rows: chunks 0 to 3. Stripes: whose numbers are in the sum. Black frame: all are."
         picture.text(0.5, 0.03, words, ha="center", va="center", size=10, color=GREY)
     return picture
 
@@ -219,7 +219,7 @@ def _ring_panel(axes, state: list[list[set[int]]], title: str) -> None:
                 )
             )  # fmt: skip
     for chunk in range(n_ranks):
-        axes.text(-1.0, n_ranks - 0.5 - chunk, "abcd"[chunk], ha="center", va="center", size=10)
+        axes.text(-1.0, n_ranks - 0.5 - chunk, f"{chunk}", ha="center", va="center", size=10)
     axes.text(-0.85, n_ranks + 0.35, "rank", ha="center", va="center", size=9, color=GREY)
     axes.set_title(title, size=11)
     axes.set(xlim=(-1.3, n_ranks * (CELL + GAP) + 0.1), ylim=(0, n_ranks + 0.7), aspect="equal")

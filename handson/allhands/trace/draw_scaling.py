@@ -17,13 +17,14 @@ def speedup(
     fit: Fit | None = None,
     title: str = "",
     *,
+    fitted: str = "",
     cores: int | None = None,
 ) -> draw.Picture:
     """Draw speed-up over ranks: points with their range over rounds, the ideal line, a fitted law.
 
     points: of one measurement, or of several by name (`{"weak": ..., "strong": ...}`). fit: the law
-    that is drawn as a dashed line. cores: beyond that many ranks the ground is grey, because ranks
-    then share cores.
+    that is drawn as a dashed line; fitted: what it was fitted to, such as "strong, 2 ranks". cores:
+    beyond that many ranks the ground is grey, because ranks then share cores.
     """
     series = points if isinstance(points, Mapping) else {"measured": points}
     most = max(point.ranks for its_points in series.values() for point in its_points)
@@ -42,7 +43,8 @@ def speedup(
             )  # fmt: skip
         if fit is not None:
             ranks = np.linspace(1, most, 100)
-            label = f"{LAWS[fit.law]}, serial share {fit.serial:.1%}"
+            to = f" (fitted to {fitted})" if fitted else ""
+            label = f"{LAWS[fit.law]}{to}, serial share {fit.serial:.1%}"
             axes.plot(
                 ranks, [fit.speedup(n) for n in ranks], "--", color="black", lw=1, label=label
             )

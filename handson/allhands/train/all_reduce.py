@@ -159,11 +159,32 @@ def measure(
     return dict(zip(algorithms, medians_s.tolist(), strict=True))
 
 
+def measured(comm, algorithms: Mapping[str, AllReduce] = ALGORITHMS, repeats: int = 15):
+    """Return an `all_reduce_times.Measured`: the wire, and each of `algorithms` at each size.
+
+    All ranks of the mpi4py communicator `comm` (2 or more) call it, and get the same times. What
+    has a name of `BY_HAND` is compared with its theory.
+    """
+    from allhands.train.all_reduce_times import Measured, measure_wire, n_cores
+
+    message_s, reduce_s_per_byte = measure_wire(comm, SIZES_BYTES, repeats)
+    times_s = measure(comm, algorithms, repeats=repeats)
+    return Measured(
+        n_ranks=comm.size,
+        n_cores=n_cores(),
+        sizes_bytes=SIZES_BYTES,
+        times_s={name: tuple(times) for name, times in times_s.items()},
+        message_s=tuple(message_s),
+        reduce_s_per_byte=reduce_s_per_byte,
+        machine=platform.machine(),
+        finished_at=time.strftime("%Y-%m-%dT%H:%M:%S"),
+    )
+
+
 def main() -> None:
     from mpi4py import MPI
 
     from allhands import launch
-    from allhands.train.all_reduce_times import Measured, measure_wire, n_cores
     from allhands.train.excepthook import end_job_on_error
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -173,21 +194,10 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     end_job_on_error(comm)
     launch.expect_world(comm)
-    message_s, reduce_s_per_byte = measure_wire(comm, SIZES_BYTES, options.repeats)
-    times_s = measure(comm, repeats=options.repeats)
+    found = measured(comm, repeats=options.repeats)
     if comm.rank == 0:
-        measured = Measured(
-            n_ranks=comm.size,
-            n_cores=n_cores(),
-            sizes_bytes=SIZES_BYTES,
-            times_s={name: tuple(times) for name, times in times_s.items()},
-            message_s=tuple(message_s),
-            reduce_s_per_byte=reduce_s_per_byte,
-            machine=platform.machine(),
-            finished_at=time.strftime("%Y-%m-%dT%H:%M:%S"),
-        )
-        measured.save(options.out)
-        print(measured)
+        found.save(options.out)
+        print(found)
 
 
 if __name__ == "__main__":

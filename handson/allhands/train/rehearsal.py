@@ -211,7 +211,7 @@ class _Comm:
         if not 0 <= rank < self._world.n_ranks:
             raise ValueError(
                 f"Rank {self._rank} wants to {to_do} rank {rank}; there are ranks 0 to "
-                f"{self._world.n_ranks - 1}. Around a ring, take the rank modulo the size."
+                f"{self._world.n_ranks - 1}."
             )
 
 

@@ -36,7 +36,11 @@ SLOWEST_STEP_S = 2.0  # a step that is slower belongs to a run that hangs
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured. `batch_size`: of one rank if weak, of all ranks together if strong."""
+    """What is measured. `batch_size`: of one rank if weak, of all ranks together if strong.
+
+    `communicator` and `device`: `auto` is NCCL between GPUs where there are some, one for each
+    rank; `naive` and `@numpy` compute on CPU cores anywhere.
+    """
 
     ranks: tuple[int, ...] = (1, 2)
     mode: str = "weak"
@@ -45,6 +49,7 @@ class Plan:
     rounds: int = 3
     warm_up: int = scaling.WARM_UP
     communicator: str = "auto"
+    device: str = "auto"
     allreduce_dtype: str = "float32"
     double_buffering: bool = False
 
@@ -161,6 +166,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--communicator", default="auto", help="naive, pure_nccl, ...")
+    parser.add_argument("--device", default="auto", help="@numpy, or a GPU for each rank")
     parser.add_argument("--allreduce-dtype", choices=("float32", "float16"), default="float32")
     parser.add_argument("--double-buffering", action="store_true")
     parser.add_argument("--out", type=Path, help="a folder for measured.json and the events")
@@ -172,8 +178,8 @@ def main() -> None:
     else:
         plan = Plan(
             tuple(int(n) for n in asked.ranks.split(",")), asked.mode, asked.batch, asked.steps,
-            asked.rounds, scaling.WARM_UP, asked.communicator, asked.allreduce_dtype,
-            asked.double_buffering,
+            asked.rounds, scaling.WARM_UP, asked.communicator, asked.device,
+            asked.allreduce_dtype, asked.double_buffering,
         )  # fmt: skip
     if world(os.environ) is None:
         fields = dataclasses.asdict(plan)

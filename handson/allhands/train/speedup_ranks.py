@@ -38,14 +38,17 @@ def run(plan: Plan, out: Path | None) -> list[Measured] | None:
 def measure_here(plan: Plan, comm: MPI.Comm, folder: Path | None) -> list[Measured] | None:
     """Measure in the ranks of `comm`, which all call it. Rank 0 returns the results, others None.
 
-    Raises ValueError if `comm` has fewer ranks than the plan's largest world.
+    Raises ValueError if `comm` has fewer ranks than the plan's largest world, or if a node has
+    several GPUs and more ranks than that.
     """
     if comm.size < max(plan.ranks):
         raise ValueError(
             f"The plan measures {max(plan.ranks)} ranks, and this job has {comm.size}. Start more "
             f"ranks, or give --ranks {comm.size}."
         )
-    device = parallel.device_of(chainermn.create_communicator("naive", comm))
+    device = plan.device
+    if device == "auto":
+        device = parallel.device_of(chainermn.create_communicator("naive", comm))
     clock = device_clock(devices.choose(device))
     corpus = open_corpus(lab1_cpu())
     groups = {}
