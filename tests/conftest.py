@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 # Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
@@ -49,14 +50,18 @@ def cuda_device_count() -> int:
     return count.value
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("dist", "no") == "loadgroup":
+@pytest.hookimpl(wrapper=True)  # before xdist writes the groups into the tests' names
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    if getattr(config.option, "loadgroup", False):
         share_out(items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and cuda_device_count() == 0:
         skip = pytest.mark.skip(reason="needs a CUDA GPU, and the driver reports none here")
         for item in on_gpu:
             item.add_marker(skip)
+    return (yield)
 
 
 def share_out(items: list[pytest.Item]) -> None:
