@@ -35,7 +35,7 @@ tour: env ## runs every solved notebook on this machine, grades it, writes an HT
 
 # Two workers; what shares a set-up stays on one of them (tests/conftest.py).
 test: env ## runs the tests
-	@"$(BIN)/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@"$(BIN)/python" -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 notebooks: env ## builds the participants' notebooks from notebooks/src
 	@"$(BIN)/python" -m allhands.kit.build $(ARGS)

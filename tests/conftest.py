@@ -3,9 +3,9 @@
 import ctypes
 import os
 import random
+import re
 import signal
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 # Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
@@ -24,6 +24,8 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+
+from allhands.labs import COURSE  # noqa: E402
 
 # The same examples in every run; no deadline, because a busy machine is not a wrong answer.
 hypothesis.settings.register_profile("allhands", derandomize=True, deadline=None)
@@ -50,32 +52,33 @@ def cuda_device_count() -> int:
     return count.value
 
 
-@pytest.hookimpl(wrapper=True)  # before xdist writes the groups into the tests' names
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, None, None]:
-    if getattr(config.option, "loadgroup", False):
-        share_out(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # the labs take the longest: one begun last ends alone
+        items.sort(key=lambda item: not shared_set_up(item.nodeid).endswith("]"))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and cuda_device_count() == 0:
         skip = pytest.mark.skip(reason="needs a CUDA GPU, and the driver reports none here")
         for item in on_gpu:
             item.add_marker(skip)
-    return (yield)
 
 
-def share_out(items: list[pytest.Item]) -> None:
-    """Keep what shares a set-up on one worker: a lab's graded runs, and else a file's tests.
+def shared_set_up(nodeid: str) -> str:
+    """What a test shares its set-up with: the runs of one lab's notebook, or else its file."""
+    file = nodeid.split("::")[0]
+    lab = re.search(r"test_(?:nbgrader|nbval)\.py::.*\[(\w+)\]$", nodeid)
+    return f"{file}[{lab[1]}]" if lab and lab[1] in COURSE.labs() else file
 
-    The labs come first, since they take the longest: a worker that begins one last works alone.
-    """
-    groups = {}
-    for item in items:
-        stem = getattr(getattr(item, "callspec", None), "params", {})
-        stem = stem.get("lab") or stem.get("stem") or ""
-        groups[item] = f"{item.path.stem}[{stem}]" if stem else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(groups[item]))
-    items.sort(key=lambda item: "[" not in groups[item])
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With `--dist loadscope`, tests that share a set-up run on one worker."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySetUp(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return shared_set_up(nodeid)
+
+    return BySetUp(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 class Processes:

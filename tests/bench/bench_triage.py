@@ -75,7 +75,7 @@ def write(path: Path, lines: Iterator[str], size_bytes: int) -> None:
 def main() -> None:
     size_mb = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     with tempfile.TemporaryDirectory() as folder:
-        for name, make, share in (("progress", progress, 1.0), ("words", words, 0.1)):
+        for name, make, share in (("progress", progress, 1.0), ("words", words, 1.0)):
             for part in (0.1, 1.0):
                 path = Path(folder) / f"{name}.log"
                 write(path, make(1), int(size_mb * 1e6 * share * part))

@@ -1,7 +1,9 @@
 """Triage of whole logs: every answer is the truth that stands beside the log.
 
-The logs without `own_` come with the course's facts about public bug reports; those with `own_`
-were written for this test in the launchers' formats (their JSON says so).
+The numbered logs come with the course's facts about public bug reports; those with `own_` were
+written for this test in the launchers' formats; those with `real_` are what real launchers printed
+(Open MPI 5.0.11, MPICH 5.0.2, torchrun of torch 2.14, Slurm) when a fault was planted. Their JSON
+says which.
 """
 
 import json
@@ -30,10 +32,13 @@ def truth(log: Path) -> dict:
 
 
 def test_the_logs_are_here():
-    assert len([log for log in LOGS if not log.name.startswith("own_")]) == 24
+    assert len([log for log in LOGS if log.name[0].isdigit()]) == 24
     own = [truth(log) for log in LOGS if log.name.startswith("own_")]
     assert len(own) >= 16
     assert all(one["written"].startswith("for this test") for one in own)
+    real = [truth(log) for log in LOGS if log.name.startswith("real_")]
+    assert {one["launcher"] for one in real} == {"openmpi", "mpich", "srun", "torchrun"}
+    assert all(one["written"].startswith("by a real launcher") for one in real)
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)

@@ -63,7 +63,7 @@ def test_one_rank_and_an_abort_is_undetermined_with_the_experiment_that_decides(
 def test_cut_tracebacks_count_apart_and_as_the_same_failure(tmp_path):
     raised = dict.fromkeys(range(5), "ValueError: x")
     answer = job(tmp_path, raised, ranks=8, cut={5: 4, 6: 2, 7: 1}, end=ABORT.format(0))
-    assert str(answer.count) == "5 complete, 3 cut, 0 healthy, 0 silent"
+    assert str(answer.count) == "5 complete, 3 cut, 0 without it, 0 silent"
     assert answer.rank_dependent is False
     assert answer.duplicate_count == 5
     assert answer.root_ranks == (0, 1, 2, 3, 4)
@@ -74,7 +74,7 @@ def test_ranks_that_print_nothing_at_all_are_silent(tmp_path):
         tmp_path, {2: "ValueError: x"}, ranks=4, up=False, end=f"mpiexec -n 4 python t.py\n{ABORT}"
     )
     assert answer.silent_ranks == (0, 1, 3)
-    assert str(answer.count) == "1 complete, 0 cut, 0 healthy, 3 silent"
+    assert str(answer.count) == "1 complete, 0 cut, 0 without it, 3 silent"
 
 
 @pytest.mark.parametrize(

@@ -15,33 +15,34 @@ MOST_LINES = 80  # kept of an event, for the report
 MOST_TAIL = 12  # lines of a message behind its first
 PATIENCE = 60  # strange lines inside a traceback, until it counts as cut
 
-HEADER = re.compile(r"Traceback \(most recent call last\)(?::? ?\(RANK (?P<rank>\d+)\))?")
+HEADER = re.compile(r"Traceback \(most recent call last\)(?::? ?\(RANK (?P<rank>\d{1,5})\))?")
 IPYTHON = re.compile(r"^(?P<cls>[A-Za-z_][\w.]*) {2,}Traceback \(most recent call last\)")
-CHILD = re.compile(r"^\s*-- Process (?P<rank>\d+) terminated with the following error:")
+CHILD = re.compile(r"^\s*-- Process (?P<rank>\d{1,5}) terminated with the following error:")
 CHAIN = re.compile(
     r"During handling of the above exception|The above exception was the direct cause"
     r"|^Original Traceback"
 )
 FRAME = re.compile(
-    r'^\s*(?:[|│] *)?File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?'
+    r'^\s*(?:[|│] *)?File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<name>.+))?'
 )
-RICH = re.compile(r"^│ +(?P<file>/?\S+):(?P<line>\d+) in (?P<name>\S+)")
-IPYTHON_FRAME = re.compile(r"^File (?P<file>\S+?):(?P<line>\d+), in (?P<name>\w[\w.]*)")
-CELL = re.compile(r"^(?:Cell )?In ?\[\d+\], line (?P<line>\d+)")
+RICH = re.compile(r"^│ +(?P<file>/?\S+):(?P<line>\d{1,9}) in (?P<name>\S+)")
+IPYTHON_FRAME = re.compile(r"^File (?P<file>\S+?):(?P<line>\d{1,9}), in (?P<name>\w[\w.]*)")
+CELL = re.compile(r"^(?:Cell )?In ?\[\d+\], line (?P<line>\d{1,9})")
 FINAL = re.compile(r"^(?P<cls>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: ?(?P<text>.*))?$", re.S)
 NAMED = re.compile(
-    r"(?:Error|Exception|Interrupt|Exit|StopIteration|Group|Timeout|Warning|Expired|NotFound"
-    r"|Failure|Fault|Abort|Closed|Empty|Full|Mismatch|Cancelled)\w*$"
+    r"(?:Error|Exception|Interrupt|Exit|Stop(?:Async)?Iteration|Group|Timeout|Warning|Expired"
+    r"|NotFound|Failure|Fault|Abort|Closed|Empty|Full|Mismatch|Cancelled)\d*$"
 )
 BARE = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S")
 MPI_ERROR = re.compile(
     r"\*\*\* (?P<cls>MPI_ERR_\w+): (?P<text>.*)"
     r"|Fatal error in \w+: (?P<mpich>[^,]*), error stack"
-    r"|Abort\(-?\d+\) on node \d+ \(rank (?P<rank>\d+) in comm \S+\): (?P<abort>Fatal error in .*)"
+    r"|Abort\(-?\d+\) on node \d+ \(rank (?P<rank>\d{1,5}) in comm \S+\): "
+    r"(?P<abort>Fatal error in .*)"
 )
-REPORTED = re.compile(r"\*\*\* reported by process \[\d+,(?P<rank>\d+)\]")
+REPORTED = re.compile(r"\*\*\* reported by process \[\d+,(?P<rank>\d{1,5})\]")
 TERMINATE = re.compile(r"terminate called after throwing an instance of '(?P<cls>[^']+)'")
-OWN_RANK = re.compile(r"\bRank (?P<rank>\d+)\]")
+OWN_RANK = re.compile(r"\bRank (?P<rank>\d{1,5})\]")
 WHAT = re.compile(r"^\s*what\(\): *(?P<text>.*)")
 BOX = re.compile(r"^[╭╰│]")
 GROUP_MARGIN = re.compile(r"^[ ]*(?:\| )*(?:\+-[+-].*|\| ?|\+ )")
@@ -82,6 +83,7 @@ class Event:
     parent: bool = False  # a parent process prints its child's failure
     strange: int = 0
     after: list[tuple[int, str]] = field(default_factory=list)  # the rank goes on
+    after_apart: int = 0  # the same, in the other stream
     header_class: str = ""
     group: bool = False  # an exception group: its parts have a margin
 
@@ -109,6 +111,7 @@ class Blocks:
         self.child: int | None = None
         self.talking = False
         self.reported: int | None = None
+        self.unsaid: list[Event] = []  # C++ exceptions whose what() is still to come
 
     @property
     def busy(self) -> bool:
@@ -132,7 +135,16 @@ class Blocks:
             event.complete = True
             event.note(line)
             self._close(event)
+            self.unsaid.append(event)
             yield event
+            return
+        if self.unsaid and "what():" in text and (found := WHAT.match(text)):
+            event = self.unsaid.pop(0)
+            event.chain[-1].message = found["text"]
+            if event.rank is None and (own := OWN_RANK.search(text)):
+                event.rank = int(own["rank"])
+            event.note(line)
+            self.talking = True
             return
         if "MPI_ERR_" in text or "Fatal error in" in text or "*** reported by" in text:
             yield from self._mpi_error(line)
@@ -247,13 +259,6 @@ class Blocks:
         event, text = self.closed, line.text
         if CHAIN.search(text):
             self.chained, self.talking = True, False
-            event.note(line)
-            return
-        if found := WHAT.match(text):
-            if event.kind == "c++":
-                event.chain[-1].message = found["text"]
-                if event.rank is None and (own := OWN_RANK.search(text)):
-                    event.rank = int(own["rank"])
             event.note(line)
             return
         stop = (

@@ -32,7 +32,7 @@ def memory_of_others(case: Case) -> bool:
 
 def _memory(case: Case) -> list[int]:
     """Ranks whose processes hold memory on the GPU that overflowed."""
-    pids = [int(p) for p in re.findall(r"Process (\d+) has [\d.]+ \w+ memory", case.root.text)]
+    pids = [int(p) for p in re.findall(r"Process (\d{1,9}) has [\d.]+ \w+ memory", case.root.text)]
     found = {case.world.rank_of_pid[p] for p in pids if p in case.world.rank_of_pid}
     others = sorted(found - set(case.root.ranks))
     if pids and not others and case.root.ranks == [0] and len(set(pids)) >= case.world.size - 1 > 0:
@@ -137,15 +137,15 @@ def named(case: Case) -> list[int]:
     found = [
         r for m in re.finditer(r"[Rr]anks? ([\d, ]+) failed to pass", text) for r in numbers(m[1])
     ]
-    for match in re.finditer(r"while .{0,400}? at rank (\d+)|from rank (\d+)", text):
+    for match in re.finditer(r"while .{0,400}? at rank (\d{1,5})|from rank (\d{1,5})", text):
         found.append(int(match[1] or match[2]))
-    found += [int(m) for m in re.findall(r"retrieving ncclUniqueId from \[(\d+)\]", text)]
+    found += [int(m) for m in re.findall(r"retrieving ncclUniqueId from \[(\d{1,5})\]", text)]
     found = sorted({r for r in found if r < max(case.world.size, 1)})
     return found or printers(case)
 
 
 COLLECTIVE = re.compile(
-    r"Rank (?P<rank>\d+) is running collective: \w+\((?:SequenceNumber=(?P<seq>\d+), )?"
+    r"Rank (?P<rank>\d{1,5}) is running collective: \w+\((?:SequenceNumber=(?P<seq>\d+), )?"
     r"OpType=(?P<op>\w+)(?:, TensorShape=(?P<shape>\[[^\]]*\]), TensorDtypes=(?P<dtype>\w+))?"
 )
 
@@ -157,7 +157,7 @@ def minority(case: Case) -> list[int]:
     votes = {rank: f"{m['op']} {m['shape']} {m['dtype']}" for rank, m in calls.items()}
     if len(set(votes.values())) == 1:
         votes = {rank: str(m["seq"]) for rank, m in calls.items()}
-    sent = re.findall(r"[Oo]ne rank (?:sent|had) .*? rank (\d+) (?:sent|had)", text)
+    sent = re.findall(r"[Oo]ne rank (?:sent|had) .*? rank (\d{1,5}) (?:sent|had)", text)
     odd = _odd(votes)
     return odd or sorted({int(r) for r in sent}) or named(case)
 
@@ -169,11 +169,11 @@ def named_or_minority(case: Case) -> list[int]:
         return named(case)
     votes: dict[int, str] = {}
     for match in re.finditer(
-        r"\[(\d+)\]: params\[\d+\] in this process with (?:sizes|strides) (\[[^\]]*\])", text
+        r"\[(\d{1,5})\]: params\[\d+\] in this process with (?:sizes|strides) (\[[^\]]*\])", text
     ):
         votes[int(match[1])] = match[2]
     counted = re.findall(
-        r"[Rr]ank (\d+) has (\d+) params?, while rank (\d+) has inconsistent (\d+)", text
+        r"[Rr]ank (\d{1,5}) has (\d+) params?, while rank (\d{1,5}) has inconsistent (\d+)", text
     )
     for one, size, other, other_size in counted:
         votes[int(one)], votes[int(other)] = size, other_size

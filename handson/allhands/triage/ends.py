@@ -2,6 +2,7 @@
 each, a device, a grader's limit, and bare exit codes.
 """
 
+import re
 from collections import Counter
 
 from allhands.triage.failure import Root
@@ -78,6 +79,22 @@ def signals(facts: Facts, world: World) -> list[Root]:
     return roots
 
 
+def aborted(facts: Facts, world: World) -> list[Root]:
+    """Processes that ended themselves (signal 6) without a message that an exception has."""
+    told = {"assertion", "bad_signal", "bad_code", *TELL_OF_SIGNALS}
+    notes = [n for n in facts.notes if n.kind in told]
+    said = [n for n in notes if n.kind == "assertion"]
+    own = {rank for rank, signal in world.signal_of.items() if signal == 6}
+    ranks = sorted((own | {n.rank for n in said}) - {None})
+    if not ranks and not any(n.get("signal") == 6 or n.get("code") in (6, 134) for n in notes):
+        return []
+    root = _signal(6, ranks, max(1, len(ranks)), said + [n for n in notes if n not in said])
+    if said:
+        root.message = said[0].text.strip()[:300]
+        root.text = f"{root.text}\n{root.message}"
+    return [root]
+
+
 def _signal(signal: int, ranks: list[int], count: int, notes: list[Note]) -> Root:
     name = SIGNALS.get(signal, f"signal {signal}")
     root = Root("signal", name, f"ended by signal {signal} ({name})", ranks, list(ranks), count)
@@ -103,7 +120,9 @@ def grader(facts: Facts) -> list[Root]:
     if not notes:
         return []
     said = notes[0].text.strip()
-    root = Root("exception", "TimeLimit", said, [], [], 1, text=said, normalised=normalised(said))
+    named = [m[0] for n in notes if (m := re.search(r"\b[A-Z]\w*Timeout(?:Error)?\b", n.text))]
+    name = named[0] if named else "TimeLimit"
+    root = Root("exception", name, said, [], [], 1, text=said, normalised=normalised(said))
     root.evidence = [(n.file, n.number, n.text.strip()) for n in notes[:6]]
     return [root]
 

@@ -6,11 +6,10 @@ that meant nothing is passed over; the end of every block is read whole, for the
 """
 
 import re
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 
 from allhands.triage.blocks import Blocks, Event
@@ -32,15 +31,16 @@ LAST_LINES = 12
 DENSE = 0.25  # if more of a block's lines than this are new, only those near a key word are read
 BEFORE, BEHIND, BEHIND_LONG = 5, 20, 500  # lines beside a key word; behind a traceback's header
 LONG = (b"Traceback", b"terminate called", b"ignal")
-KEYS = tuple(
-    word.encode()
+NO_CAPITALS = bytes(i for i in range(256) if not 65 <= i <= 90)
+KEYS = {  # a key word, and its capital letters, which are quickly looked for
+    word.encode(): word.encode().translate(None, NO_CAPITALS)
     for word in (
         "Traceback", "rror", "ERROR", "xception", "terminate called", "ignal", "SIG", "bort",
         "ABORT", "Watchdog", "NCCL", "illed", "oom_", "oom-", "OOM", "srun:", "slurmstepd", "PBS:",
         "failed", "missing ranks", "exit", "Fatal", "FATAL", "MPI_", "TERMINATION",
         "mismatch", "Xid",
     )
-)  # fmt: skip
+}  # fmt: skip
 SOMETIMES, OFTEN, NEVER = 8, 400, 1 << 60  # times that a line's shape is read, until it is dull
 INTEREST = re.compile(
     r"error|warn|fail|fatal|abort|kill|exceed|overflow|no space|shm|memory|conda|module|nccl"
@@ -123,15 +123,18 @@ def gather(paths: Sequence[Path]) -> Facts:
 
 def lines_near_keys(data: bytes, lines: list[bytes]) -> set[int]:
     """Numbers of the lines of a block in which, or beside which, a key word stands."""
-    ends = list(accumulate(len(line) + 1 for line in lines))
     near: set[int] = set()
-    for key in KEYS:
+    capitals = data.translate(None, NO_CAPITALS)
+    for key, of_key in KEYS.items():
+        if of_key and of_key not in capitals:
+            continue
         behind = BEHIND_LONG if key in LONG else BEHIND
-        at = data.find(key)
+        i, start, at = 0, 0, data.find(key)
         while at >= 0:
-            i = bisect_right(ends, at)
+            i += data.count(b"\n", start, at)
             near.update(range(max(0, i - BEFORE), min(len(lines), i + behind)))
-            at = data.find(key, ends[i]) if i < len(ends) else -1
+            start = data.find(b"\n", at)
+            at = data.find(key, start) if start >= 0 else -1
     return near
 
 
@@ -266,7 +269,10 @@ class _File:
         if event is None or busy or len(event.after) > 2 or line.number <= event.last:
             return
         if PROGRESS.search(text) or GOING_ON.search(text) or BAR.search(text):
-            event.after.append((line.number, text[:200]))
+            if event.stream and line.stream and event.stream != line.stream:
+                event.after_apart += 1  # streams are buffered apart: their order proves little
+            else:
+                event.after.append((line.number, text[:200]))
 
 
 def _progress(progress: Progress, line: Line) -> None:
@@ -289,5 +295,6 @@ def _sample(lines: list[bytes]) -> list[str]:
     sample = []
     for data in islice(lines, SAMPLE_LINES):
         pieces = data.split(b"\r") if b"\r" in data else [data]
-        sample += [decoded(piece) for piece in pieces[:20]]
+        sample.append(decoded(pieces[0]))
+        sample += ["\r" + decoded(piece) for piece in pieces[1:20]]
     return sample

@@ -13,16 +13,32 @@ from dataclasses import dataclass, field
 DATE = r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}"
 TAG = re.compile(
     rf"(?:\[?{DATE}\]?)?"
-    r"\[(?P<job>\d+,|prterun-[^\]\s]+@\d+,)?(?P<rank>\d+)\]"
-    r"(?:\[(?P<node>[\w.-]+):(?P<pid>\d+)\])?<(?P<stream>std(?:out|err|diag))>:"
+    r"\[(?P<job>\d+,|prterun-[^\]\s]+@\d+,)?(?P<rank>\d{1,5})\]"
+    r"(?:\[(?P<node>[\w.-]+):(?P<pid>\d{1,9})\])?<(?P<stream>std(?:out|err|diag))>:"
 )
 HOROVOD_DATE = re.compile(rf"^{DATE}\[\d+\]<")
 MPICH = re.compile(r"\[(?P<rank>\d{1,5})\] ")
 SRUN = re.compile(r"^ *(?P<rank>\d{1,5}): ?(?P<text>.*)$", re.S)
-ROLE = re.compile(r"^\[(?!rank\d)[A-Za-z_]\w*?(?P<local>\d+)\]:")
-TORCH = re.compile(r"\[rank(?P<rank>\d+)\]:(?P<space> ?)")
+ROLE = re.compile(r"^\[(?!rank\d)[A-Za-z_]\w*?(?P<local>\d{1,5})\]:")
+NCCL_DEVICE = re.compile(r"\w:\d+:\d+ $")
+TORCH = re.compile(r"\[rank(?P<rank>\d{1,5})\]:(?P<space> ?)")
 OWN_WORDS = re.compile(r"^\[?[Rr]ank[ =:]{0,2}(?P<rank>\d{1,4})\b")
 LEAST_SHARE = 0.2  # of a log's lines that `2: text` must begin, to be a label
+LEAST_IF_TOLD = 0.03  # if the log names a launcher that labels so
+TELLS = {
+    "mpich": re.compile(
+        r"BAD TERMINATION|\bHYD_|hydra|prepend-rank|\bmpi(?:exec|run)\b.* -l "
+        r'|^\[\d+\] (?:  File "|  [|] |Traceback \(most)'
+    ),
+    "srun": re.compile(
+        r"\bsrun\b.* (?:-l|--label) |srun: |slurmstepd: "
+        r'|^ *\d+: (?:  File "|  [|] |Traceback \(most)'
+    ),
+}
+STAMP = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?(?: |$)"
+)
+STAMPED = 0.95  # of the lines: then a collector (`docker logs -t`, `ts`) put the times there
 
 
 @dataclass(slots=True)
@@ -51,6 +67,7 @@ class Labels:
     torch: bool = False  # [rank0]:
     nested: bool = False  # srun's label is a node, torchrun's the rank
     words: bool = False  # lines begin with "rank 3 ", written by the program
+    stamped: bool = False  # a time that somebody put before every line
     ranks: frozenset[int] = frozenset()
     rank_of_local: dict[tuple[int | None, int], int] = field(default_factory=dict)
     pending: dict[int, str] = field(default_factory=lambda: defaultdict(str))
@@ -61,6 +78,8 @@ class Labels:
 
     def split(self, number: int, text: str, inherit: Line | None = None) -> list[Line]:
         """The lines of ranks in one line of text; none while a rank's line is not at its end."""
+        if self.stamped and inherit is None:
+            text = STAMP.sub("", text, count=1)
         if self.tagged:
             lines = self._tags(number, text, inherit)
         elif self.mpich:
@@ -112,6 +131,8 @@ class Labels:
     def _is_write(self, tag: re.Match, text: str) -> bool:
         if tag.start() == 0:
             return True
+        if NCCL_DEVICE.search(text, 0, tag.start()):
+            return False
         return self.noise and int(tag["rank"]) in self.ranks
 
     def _inside(self, line: Line) -> list[Line]:
@@ -144,12 +165,23 @@ class Labels:
 def _begins(tag: re.Match, text: str) -> bool:
     """At a line's start, or glued to what came before: not quoted in a sentence."""
     before = text[: tag.start()]
-    return not before.strip() or before[-1] in "])}%s" or not before[-1].isspace()
+    return TORCH.sub("", before).strip() == "" or before[-1] in "])}%s" or not before[-1].isspace()
 
 
 def choose(sample: Iterable[str]) -> Labels:
-    """The labels of a log, from some thousands of its lines (colours removed)."""
+    """The labels of a log, from some thousands of its lines (colours removed).
+
+    What a progress bar wrote over its own line begins with its carriage return.
+    """
     lines = [line for line in sample if line.strip()]
+    stamped = sum(STAMP.match(line) is not None for line in lines)
+    bars = sum(line.startswith("\r") for line in lines)
+    if stamped >= max(3, STAMPED * (len(lines) - bars)):
+        return _behind_stamps(lines)
+    return _choose([line.lstrip("\r") for line in lines])
+
+
+def _choose(lines: list[str]) -> Labels:
     tags = [tag for line in lines if "<std" in line for tag in TAG.finditer(line)]
     labels = Labels(tagged=len(tags) >= 2)
     if labels.tagged:
@@ -162,6 +194,13 @@ def choose(sample: Iterable[str]) -> Labels:
     labels.nested = any(o is not None and r is not None and o != r for o, r in inner)
     own = [found for line in lines if (found := OWN_WORDS.match(line))]
     labels.words = len({found["rank"] for found in own}) > 1 and len(own) > 2
+    return labels
+
+
+def _behind_stamps(lines: list[str]) -> Labels:
+    """The labels behind the times that somebody put before every line."""
+    labels = _choose([STAMP.sub("", line, count=1).lstrip("\r") for line in lines])
+    labels.stamped = True
     return labels
 
 
@@ -180,12 +219,14 @@ def _one_space(lines: list[str]) -> bool:
 
 def _unsure(labels: Labels, lines: list[str]) -> None:
     counts = Counter(_shape(line) for line in lines)
-    least = max(2, LEAST_SHARE * len(lines))
     for shape in ("mpich", "srun"):
         found = [line for line in lines if _shape(line) == shape]
+        told = any(TELLS[shape].search(line) for line in lines)
+        least = max(2, (LEAST_IF_TOLD if told else LEAST_SHARE) * len(lines))
         ranks = {int(re.search(r"\d+", line).group()) for line in found}
         dense = max(ranks, default=0) < 4 * len(ranks) + 4
-        if counts[shape] < least or not dense or (len(ranks) < 2 and counts[shape] < len(lines)):
+        alone = len(ranks) < 2 and counts[shape] < len(lines) and not told
+        if counts[shape] < least or not dense or alone:
             continue
         labels.mpich, labels.srun = shape == "mpich", shape == "srun"
         labels.ranks = frozenset(ranks)

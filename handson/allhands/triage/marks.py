@@ -5,6 +5,7 @@ ranks ("0-3,5"), local, pid, node, code, signal. A line may bear several marks.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -31,7 +32,7 @@ class Note:
     def get(self, name: str) -> int | None:
         """A group as a number."""
         value = self.about.get(name)
-        return int(value) if value is not None else None
+        return int(value[:18]) if value is not None else None
 
 
 def _mark(kind: str, word: str, pattern: str) -> Mark:
@@ -40,40 +41,43 @@ def _mark(kind: str, word: str, pattern: str) -> Mark:
 
 MARKS = (
     # Open MPI, PRRTE
-    _mark("abort", "MPI_ABORT", r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
+    _mark("abort", "MPI_ABORT", r"MPI_ABORT was invoked on rank (?P<rank>\d{1,5})"),
     _mark("abort", "MPI_Abort", r"Calling MPI_Abort|MPI_Abort\(.*\) (?:called|was called)"),
-    _mark("hook", "Uncaught exc", r"Uncaught exception on rank (?P<rank>\d+)"),
+    _mark("hook", "Uncaught exc", r"Uncaught exception on rank (?P<rank>\d{1,5})"),
     _mark("aborted", "help message", r"(?P<code>\d+) more process(?:es)? (?:has|have) sent help"),
     _mark(
         "signal",
         "exited on signal",
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<node>\S+) "
+        r"process rank (?P<rank>\d{1,5}) with PID (?P<pid>\d+) on node (?P<node>\S+) "
         r"exited on signal (?P<signal>\d+)",
     ),
     _mark(
         "noticed",
         "exited on",
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<node>\S+) exited on\s*$",
+        r"process rank (?P<rank>\d{1,5}) with PID (?P<pid>\d+) on node (?P<node>\S+) exited on\s*$",
     ),
     _mark("noticed_signal", "signal ", r"^\s*signal (?P<signal>\d+) \("),
-    _mark("first_exit", "Process name", r"Process name: \[[\w.-]+@\d+,\s*(?P<rank>\d+)\]"),
-    _mark("first_exit", "Process name", r"Process name: \[\[\d+,\d+\],\s*(?P<rank>\d+)\]"),
-    _mark("first_exit", "Process name", r"Process name: (?P<rank>\d+)$"),
-    _mark("first_exit", "has exited due", r"exited due to process rank (?P<rank>\d+)"),
+    _mark("first_exit", "Process name", r"Process name: \[[\w.-]+@\d+,\s*(?P<rank>\d{1,5})\]"),
+    _mark("first_exit", "Process name", r"Process name: \[\[\d+,\d+\],\s*(?P<rank>\d{1,5})\]"),
+    _mark("first_exit", "Process name", r"Process name: (?P<rank>\d{1,5})$"),
+    _mark("first_exit", "has exited due", r"exited due to process rank (?P<rank>\d{1,5})"),
     _mark("ended", "Primary job", r"Primary job +terminated normally"),
     _mark("ended", "noticed that", r"(?:mpiexec|mpirun|prterun) (?:noticed|detected) that"),
     _mark("ended", "non-zero", r"exited with non-zero (?:status|exit)|a non-zero exit code"),
     _mark("segv", "Signal: ", r"\[(?P<node>[\w.-]+):(?P<pid>\d+)\].*Signal: .*\((?P<signal>\d+)\)"),
     _mark("crash", "received signal", r"\[(?P<node>[\w.-]+):(?P<pid>\d+)\] \*\*\* Process rec"),
     _mark("segv", "Fatal Python", r"Fatal Python error: (?:Segmentation|Bus|Aborted|Illegal)"),
+    _mark("segv", "SIGSEGV", r"(?:Program received signal|forrtl: severe \(174\):) ?SIGSEGV"),
+    _mark("assertion", "Assertion ", r"\w: .*:\d+: .*Assertion [`'\"].* failed"),
     # MPICH and its relatives
     _mark("bad_end", "BAD TERMINATION", r"BAD TERMINATION OF ONE OF YOUR APPLICATION"),
     _mark("bad_pid", "RUNNING AT", r"PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)"),
     _mark("bad_code", "EXIT CODE", r"EXIT CODE: (?P<code>\d+)"),
+    _mark("cancelled", "EXIT STRING", r"EXIT STRING: (?:Terminated|Interrupt) \(signal (?:15|2)\)"),
     _mark("bad_signal", "EXIT STRING", r"EXIT STRING: .*\(signal (?P<signal>\d+)\)"),
     _mark("bad_signal", "KILLED BY SIGNAL", r"KILLED BY SIGNAL: (?P<signal>\d+)"),
-    _mark("bad_pid", "RANK ", r"RANK (?P<rank>\d+) PID (?P<pid>\d+)"),
-    _mark("mpich_abort", "Abort(", r"Abort\((?P<code>-?\d+)\) on node (?P<rank>\d+)"),
+    _mark("bad_pid", "RANK ", r"RANK (?P<rank>\d{1,5}) PID (?P<pid>\d+)"),
+    _mark("mpich_abort", "Abort(", r"Abort\((?P<code>-?\d+)\) on node (?P<rank>\d{1,5})"),
     _mark("mpich_abort", "application called", r"application called MPI_Abort"),
     # launchers that start nothing
     _mark("not_started", "unrecognized arg", r"unrecognized argument"),
@@ -87,7 +91,9 @@ MARKS = (
         "srun: error",
         r"error: (?P<node>\S+): tasks? (?P<ranks>[\d,\[\]-]+): (?P<how>.*)",
     ),
-    _mark("step_abort", "srun: ", r"Job step aborted|Terminating (?:StepId|job step)"),
+    _mark(
+        "step_abort", "srun: ", r"Job step aborted|Terminating (?:StepId|job step)|forcing job term"
+    ),
     _mark("time_limit", "TIME LIMIT", r"DUE TO TIME LIMIT"),
     _mark("time_limit", "walltime", r"walltime \S+ exceed|exceeded (?:its )?walltime"),
     _mark("time_limit", "TERM_RUNLIMIT", r"TERM_RUNLIMIT"),
@@ -102,10 +108,13 @@ MARKS = (
     _mark(
         "failed",
         "exitcode: ",
-        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d{1,5}) "
+        r"\(pid: (?P<pid>\d+)\)",
     ),
     _mark("table", "Root Cause", r"Root Cause \(first observed failure\)"),
-    _mark("table_rank", "rank  ", r"^\s+rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)"),
+    _mark(
+        "table_rank", "rank  ", r"^\s+rank +: (?P<rank>\d{1,5}) \(local_rank: (?P<local>\d{1,5})\)"
+    ),
     _mark("table_host", "host  ", r"^\s+host +: (?P<node>\S+)"),
     _mark("table_code", "exitcode ", r"^\s+exitcode +: (?P<code>-?\d+) +\(pid: (?P<pid>\d+)\)"),
     _mark("ended", "ChildFailedError", r"ChildFailedError"),
@@ -115,7 +124,7 @@ MARKS = (
     _mark(
         "process_exit",
         "exit with status",
-        r"Process (?P<rank>\d+) exit with status code "
+        r"Process (?P<rank>\d{1,5}) exit with status code "
         r"(?P<code>\d+)",
     ),
     _mark("sigterm", "remaining workers", r"Terminating remaining workers"),
@@ -127,7 +136,7 @@ MARKS = (
     _mark(
         "watchdog",
         "Watchdog caught",
-        r"\[Rank (?P<rank>\d+)\] Watchdog caught collective operation timeout: "
+        r"\[Rank (?P<rank>\d{1,5})\] Watchdog caught collective operation timeout: "
         r"WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)",
     ),
     _mark(
@@ -146,7 +155,7 @@ MARKS = (
     _mark(
         "nccl_rank",
         "nranks",
-        r"(?P<node>[\w.-]+):(?P<pid>\d+):\d+ \[\d+\] NCCL INFO .*\brank (?P<rank>\d+) nranks",
+        r"(?P<node>[\w.-]+):(?P<pid>\d+):\d+ \[\d+\] NCCL INFO .*\brank (?P<rank>\d{1,5}) nranks",
     ),
     _mark(
         "grader",
@@ -161,9 +170,13 @@ MARKS = (
     # which process is which rank
     _mark("pid", "pid", r"\bpid[ =:]+(?P<pid>\d+)"),
     _mark("pid", "PID", r"\bPID[ =:]+(?P<pid>\d+)"),
-    _mark("nccl", " NCCL ", r"(?P<node>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<local>\d+)\] .*?NCCL \w+"),
-    _mark("on_node", " on ", r"\brank (?P<rank>\d+)\b.{0,20} on (?P<node>[a-z][\w-]*\d[\w-]*)\b"),
-    _mark("on_node", "rank ", r"^rank (?P<rank>\d+) (?P<node>[a-z][\w-]*\d+) "),
+    _mark(
+        "nccl", " NCCL ", r"(?P<node>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<local>\d{1,5})\] .*?NCCL \w+"
+    ),
+    _mark(
+        "on_node", " on ", r"\brank (?P<rank>\d{1,5})\b.{0,20} on (?P<node>[a-z][\w-]*\d[\w-]*)\b"
+    ),
+    _mark("on_node", "rank ", r"^rank (?P<rank>\d{1,5}) (?P<node>[a-z][\w-]*\d+) "),
 )
 WORLDS = (
     r"\(COMM_WORLD\): (\d+)",
@@ -179,8 +192,8 @@ WORLDS = (
     r"nranks (\d+)",
 )
 WORLD = tuple(re.compile(pattern) for pattern in WORLDS)
-PER_NODE = re.compile(r"--nproc[_-]per[_-]node[ =](\d+)")
-NODES = re.compile(r"--nnodes[ =](\d+)")
+PER_NODE = re.compile(r"--nproc[_-]per[_-]node[ =](\d{1,3})\b")
+NODES = re.compile(r"--nnodes[ =](\d{1,3})\b")
 PROGRESS = re.compile(
     r"\bepoch[ :=]*\[?(?P<epoch>\d+)|\b(?:steps?|iter(?:ation)?|it|batch|chunk)[ :=#]*\[?"
     r"(?P<step>\d+)(?:/(?P<of>\d+))?",
@@ -224,9 +237,20 @@ def world_sizes(text: str) -> list[int]:
 
 
 def numbers(ranges: str) -> list[int]:
-    """`0-3,5` as [0, 1, 2, 3, 5]."""
+    """`0-3,5` as [0, 1, 2, 3, 5]; numbers that no rank has are left out."""
     found: list[int] = []
-    for part in re.findall(r"\d+(?:-\d+)?", ranges):
-        first, _, last = part.partition("-")
-        found += range(int(first), min(int(last or first), int(first) + 100_000) + 1)
+    for first, last in re.findall(r"\b(\d{1,5})(?:-(\d{1,5}))?\b", ranges):
+        found += range(int(first), int(last or first) + 1)
     return found
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """[0, 1, 2, 3, 5] as `0-3, 5`; two neighbours as `0, 1`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}-{b}" for a, b in runs]
+    return ", ".join(said)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from allhands.triage.marks import ranges
 from allhands.triage.scan import Evidence, Triage
 
 MOST_LINES = 4  # of evidence a heading
@@ -23,14 +24,7 @@ def ranks_text(ranks: tuple[int, ...] | list[int]) -> str:
     """`ranks 0-3, 5`, `rank 2` or `no rank`."""
     if not ranks:
         return "no rank"
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    said = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}-{b}" for a, b in runs]
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(said)}"
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
 
 
 def say(answer: Triage, console: Console) -> None:
@@ -50,7 +44,8 @@ def say(answer: Triage, console: Console) -> None:
         _paragraph(console, answer.next_step)
         return
     _heading(console, f"First failure: {answer.root_error_class}", "red")
-    _paragraph(console, _what(answer))
+    for said in _what(answer):
+        _paragraph(console, said)
     _evidence(console, [e for e in answer.evidence if e.of == "root"])
     word, colour = ANSWERS[answer.rank_dependent]
     _heading(console, f"Does it depend on the rank? {word}", colour)
@@ -58,7 +53,7 @@ def say(answer: Triage, console: Console) -> None:
     for pattern in answer.patterns:
         _paragraph(console, pattern)
     if answer.silent_ranks:
-        _paragraph(console, f"The log holds no word of {ranks_text(answer.silent_ranks)}.")
+        _paragraph(console, silence(answer))
     if len(answer.roots) > 1:
         _heading(console, "Other failures in the log")
         for other in answer.roots[1:6]:
@@ -70,7 +65,8 @@ def say(answer: Triage, console: Console) -> None:
             _paragraph(console, f"- {error}")
     _heading(console, f"Likely cause: {answer.cause_id}", "cyan")
     _paragraph(console, answer.cause)
-    _paragraph(console, f"Look at {ranks_text(answer.culprit_ranks)}.")
+    if answer.culprit_ranks and len(answer.culprit_ranks) < answer.world_size:
+        _paragraph(console, f"Look at {ranks_text(answer.culprit_ranks)}.")
     _evidence(console, [e for e in answer.evidence if e.of == "cause"])
     _heading(console, "Next experiment")
     _paragraph(console, answer.next_step)
@@ -83,14 +79,25 @@ def report(answer: Triage, width: int = 100) -> str:
     return out.getvalue()
 
 
-def _what(answer: Triage) -> str:
-    who = ranks_text(answer.root_ranks) if answer.root_ranks else "no rank (the launcher)"
-    if not answer.root_ranks and answer.root_error_class in {"TimeLimit", "Cancelled"}:
-        who = "the job as a whole"
-    copies = f"{answer.duplicate_count} complete"
-    said = f"{answer.message[:500]} ".lstrip()
-    at = f"at {answer.root_frame} " if answer.root_frame else ""
-    return f"{said}{at}({who}; {copies})"
+def silence(answer: Triage) -> str:
+    """What is not in the log of ranks that printed no error, or nothing."""
+    who = ranks_text(answer.silent_ranks)
+    if any(rank in answer.facts.by_label for rank in answer.silent_ranks):
+        return f"The log holds no error of {who}."
+    return f"The log holds no word of {who}."
+
+
+def _what(answer: Triage) -> list[str]:
+    """What failed, where, and who printed it."""
+    said = [answer.message[:500].strip()]
+    if answer.root_frame:
+        said.append(f"at {answer.root_frame}")
+    if answer.root_ranks:
+        copies = (
+            f"{answer.duplicate_count} complete cop{'ies' if answer.duplicate_count != 1 else 'y'}"
+        )
+        said.append(f"seen on {ranks_text(answer.root_ranks)} ({copies} in the log)")
+    return said
 
 
 def _heading(console: Console, text: str, style: str = "bold") -> None:
@@ -105,12 +112,18 @@ def _paragraph(console: Console, text: str, label: str = "") -> None:
 
 
 def _evidence(console: Console, lines: list[Evidence]) -> None:
+    """Some lines of the log, each cut to one line of the terminal."""
     for line in lines[:MOST_LINES]:
-        said = Text(f"{line.place}: ", style="dim")
+        number = line.place.rpartition(":")[2]
+        one_file = all(
+            other.place.rpartition(":")[0] == line.place.rpartition(":")[0] for other in lines
+        )
+        said = Text(f"line {number}: " if one_file else f"{line.place}: ", style="dim")
         if line.rank is not None:
             said.append(f"rank {line.rank}: ", style="not dim bold")
-        said.append(line.text[:300], style="default not dim")
-        console.print(Padding(said, (0, 0, 0, 4), expand=False))
+        said.append(" ".join(line.text[:300].split()), style="default not dim")
+        said.truncate(console.width - 4, overflow="ellipsis")
+        console.print(Padding(said, (0, 0, 0, 4), expand=False), no_wrap=True)
     if len(lines) > MOST_LINES:
         more = f"and {len(lines) - MOST_LINES} more like it"
         console.print(Padding(Text(more, style="dim"), (0, 0, 0, 4), expand=False))

@@ -13,7 +13,7 @@ from allhands.triage.blocks import Event, Raised
 from allhands.triage.failure import Found, Root
 from allhands.triage.gather import Facts
 from allhands.triage.normal import normalised, own_frame
-from allhands.triage.secondary import of_launcher, root_of
+from allhands.triage.secondary import TEXTS, of_launcher, root_of
 from allhands.triage.world import World
 
 MOST_GROUPS = 100  # of different messages that are compared with each other
@@ -56,7 +56,7 @@ def find(facts: Facts, world: World) -> Found:
         roots = roots or _as_roots(secondary) or _cut(events)
         secondary = [s for s in secondary if s not in roots]
     if not roots and world.failed:
-        roots = ends.exits(facts, world)
+        roots = ends.aborted(facts, world) or ends.exits(facts, world)
     return Found(roots, secondary, handled, cut)
 
 
@@ -93,17 +93,27 @@ def _handled(facts: Facts, world: World) -> list[Event]:
         return ranks
     last = {event.rank: event.first for event in ranks}
     hooks = {n.get("rank") for n in facts.notes if n.kind == "hook"}
-    elsewhere = any(e.chain and not e.after and root_of(e) for e in ranks)
+    fatal = [e for e in ranks if e.chain and not e.after and root_of(e)]
+    elsewhere, copies = bool(fatal), set(map(_said, fatal))
     ended = set(world.code_of) | set(world.signal_of)
 
     def caught(event: Event) -> bool:
-        if event.rank is None or not event.after or event.rank in hooks:
+        went_on = event.after or (event.after_apart and not world.failed)
+        if event.rank is None or not went_on or event.rank in hooks:
+            return False
+        if _said(event) in copies:
             return False
         if event.rank in ended:
             return last[event.rank] > event.first
         return elsewhere or not world.failed
 
     return [event for event in ranks if caught(event)]
+
+
+def _said(event: Event) -> tuple:
+    """What an event says and where, the same on all ranks that fail alike."""
+    said = [(r.error_class, normalised(r.message)) for r in event.chain]
+    return (*said, own_frame(event.frames))
 
 
 def _is_echo(event: Event) -> bool:
@@ -173,6 +183,8 @@ def _ranks_of_shared(events: list[Event], count: int, world: World) -> list[int]
     """Ranks of tracebacks without labels: all when there are as many, else what launchers say."""
     if count >= world.size:
         return list(range(world.size))
+    if count == 1 and not world.code_of and world.first_exit is not None:
+        return [world.first_exit]
     named = sorted(r for r, code in world.code_of.items() if code == 1)
     for ranks in (named, sorted(world.warned)):
         if len(ranks) == count:
@@ -183,6 +195,7 @@ def _ranks_of_shared(events: list[Event], count: int, world: World) -> list[int]
 def _as_roots(secondary: list[Root]) -> list[Root]:
     """Consequences alone, those of ranks before the launcher's."""
     real = [s for s in secondary if s.error_class != "ChildFailedError"]
+    real.sort(key=lambda s: TEXTS.search(s.message) is not None)  # a victim by its own words: last
     of_ranks = [s for s in real if s.ranks] or real
     for root in of_ranks:
         root.kind = "secondary"

@@ -99,7 +99,7 @@ DEVICES = (
         "rank's data.",
         "Run with CUDA_LAUNCH_BLOCKING=1, or one process on the CPU: the message then names the "
         "line. Check the labels' range.",
-        message=r"device-side assert",
+        message=r"device-side assert(?:ion)? (?:triggered|failed)|cudaErrorAssert",
     ),
     rule(
         "illegal_memory_access",

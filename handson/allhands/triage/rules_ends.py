@@ -138,10 +138,10 @@ LAST = (
     ),
     rule(
         "peer_lost",
-        "Ranks {ranks} only lost a peer; why it left is not in this log. Look at rank {culprits}, "
-        "which said nothing.",
+        "Ranks {ranks} only lost a peer, or waited for it too long; what it did is not in this "
+        "log. Look at ranks {culprits}.",
         "Run again with TORCH_DISTRIBUTED_DEBUG=DETAIL (NCCL_DEBUG=INFO on GPUs) and one log file "
-        "per rank, and read what rank {culprits} says last.",
+        "per rank, and compare what each prints last.",
         kinds=("secondary",),
         culprits="silent_or_printers",
     ),

@@ -58,6 +58,7 @@ SYSTEM = (
         message=r"No route to host|Network is unreachable|Call to connect .*(?:fail|refused)"
         r"|socketStartConnect|[Nn]o socket interface found|Connection refused.*(?:nccl|socket)"
         r"|(?:nccl|socket).*Connection refused",
+        kinds=("exception",),
         depends="some",
     ),
     rule(
@@ -108,6 +109,7 @@ SYSTEM = (
         "cells short, and give them a time limit of their own.",
         message=r"CellTimeout|Cell execution timed out|Timeout waiting for execute reply"
         r"|Timeout waiting for (?:IOPub|kernel)|DeadKernel|cell timed out",
+        depends=False,
     ),
 )
 NUMBERS = (

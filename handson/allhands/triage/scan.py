@@ -5,7 +5,6 @@ world_size, root_error_class, root_ranks, culprit_ranks, silent_ranks, duplicate
 rank_dependent (None: undetermined), roots, secondary_errors, cause_id, cause, next_step.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,8 @@ from allhands.triage.failure import Found, Root
 from allhands.triage.gather import Facts, gather
 from allhands.triage.rules import RULES, SLOW, Rule
 from allhands.triage.verdict import Counted, counted, depends, experiment, patterns
+from allhands.triage.waits import odd_ones
+from allhands.triage.wording import filled, listed
 from allhands.triage.world import World, world_of
 
 DATA_ERRORS = "data_error_one_rank"
@@ -96,6 +97,7 @@ def triage(paths: Sequence[Path]) -> Triage:
     world = world_of(facts)
     found = rooting.find(facts, world)
     root = found.roots[0] if found.roots else Root("none", "None")
+    world.size = max(world.size, 1 + max(root.ranks, default=-1))
     case = Case(facts, world, found, root, tuple(_silent(facts, world, root)))
     rule, lines = _rule(case)
     if rule is not None:
@@ -125,8 +127,8 @@ def triage(paths: Sequence[Path]) -> Triage:
         roots=tuple(_root(r) for r in found.roots),
         secondary_errors=tuple(_consequence(r) for r in found.secondary) + _ends(facts, root),
         cause_id=cause_id,
-        cause=_filled(cause, case),
-        next_step=_filled(next_step, case),
+        cause=filled(cause, case),
+        next_step=filled(next_step, case),
         verdict=verdict,
         patterns=tuple(patterns(case)),
         count=count,
@@ -189,7 +191,14 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
         said = (
             "No error was found: every alarming line is a warning, or an exception that was caught."
         )
-        return "no_error", said, "Nothing to debug."
+        apart = [] if case.world.ended_well else odd_ones(case.facts, case.world)
+        if not apart:
+            return "no_error", said, "Nothing to debug."
+        step = (
+            f"Did the job end by itself? If it hung, look at rank {listed(apart)}: its last line "
+            f"is not like the others'. py-spy dump --pid shows where a rank waits."
+        )
+        return "no_error", said, step
     if not dependent:
         said = "An ordinary bug in code that every rank runs: {error} at {place}."
         if not root.ranks:
@@ -207,20 +216,6 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
     return "error_on_some_ranks", "Ranks {culprits} met {error} at {place}.", ""
 
 
-def _filled(sentence: str, case: Case) -> str:
-    root = case.root
-    place = "{}:{}".format(*root.frame[:2]) if root.frame else "the line shown"
-    values = {
-        "ranks": _list(root.ranks), "culprits": _list(root.culprits),
-        "error": root.error_class, "place": place,
-    }  # fmt: skip
-    return re.sub(r"\{(\w+)\}", lambda m: values.get(m[1], m[0]), sentence)
-
-
-def _list(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks)) or "(unknown)"
-
-
 def _root(root: Root) -> dict:
     return {
         "error_class": root.error_class,
@@ -233,7 +228,7 @@ def _root(root: Root) -> dict:
 
 
 def _consequence(root: Root) -> str:
-    where = f" on ranks {_list(root.ranks)}" if root.ranks else " (launcher)"
+    where = f" on ranks {listed(root.ranks)}" if root.ranks else " (launcher)"
     return f"{root.error_class}{where}: {root.message[:160]}".rstrip(": ")
 
 

@@ -38,7 +38,7 @@ class Counted:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.complete)} complete, {len(self.cut)} cut, {len(self.healthy)} healthy, "
+            f"{len(self.complete)} complete, {len(self.cut)} cut, {len(self.healthy)} without it, "
             f"{len(self.silent)} silent"
         )
 
@@ -112,6 +112,11 @@ def depends(case: Case, rule: Rule | None, count: Counted) -> tuple[bool | None,
         return (
             False,
             f"{_some(case, count)} The cause is the same for all, whoever prints it.",
+        )
+    if everyone and root.kind == "secondary":
+        return None, (
+            f"All {size} ranks lost a peer: a consequence on every rank, so that counting says "
+            f"nothing of the cause."
         )
     if everyone or root.count >= size:
         return False, f"All {size} ranks printed the same: not a matter of rank or device."
@@ -206,6 +211,8 @@ def _others_go_on(case: Case, count: Counted) -> bool:
 
 def experiment(case: Case, dependent: bool | None, count: Counted) -> str:
     """The experiment that comes next by counting alone."""
+    if dependent is None and case.root.kind == "secondary":
+        return "One process cannot show it: run two on one node, then two nodes."
     if dependent is None:
         return (
             "Run again with an abort that waits 10 s, or without the except hook, and count again; "

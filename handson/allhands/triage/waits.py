@@ -54,7 +54,10 @@ def hang_or_limit(facts: Facts, world: World, roots: list[Root]) -> list[Root]:
     return [root]
 
 
-def odd_ones(facts: Facts, world: World, before: tuple[int, int]) -> list[int]:
+END_OF_LOG = (1 << 60, 0)
+
+
+def odd_ones(facts: Facts, world: World, before: tuple[int, int] = END_OF_LOG) -> list[int]:
     """The ranks whose last line or step stands apart from the others'; [] if none does.
 
     `before` is the file and line of the end from outside: what ranks say of it does not count.

@@ -25,6 +25,7 @@ class World:
     signal_of: dict[int, int] = field(default_factory=dict)  # rank -> signal that ended it
     code_of: dict[int, int] = field(default_factory=dict)  # rank -> exit code that is not 0
     node_of: dict[int, str] = field(default_factory=dict)
+    first_exit: int | None = None  # the rank that, says the launcher, failed first
     warned: set[int] = field(default_factory=set)  # ranks whose NCCL wrote warnings
     aborted: bool = False  # the launcher ended the ranks that had not failed
     failed: bool = False  # something says that the job failed
@@ -115,6 +116,7 @@ def _processes(facts: Facts, world: World) -> None:
     """Fill the maps of processes, signals, exit codes and nodes from the launchers' notes."""
     world.node_of.update(facts.node_of)
     rank = host = noticed = None
+    stopped = False  # srun has begun to end all tasks
     for note in facts.notes:
         pid, code, node = note.get("pid"), note.get("code"), note.about.get("node")
         named = note.get("rank")
@@ -136,6 +138,8 @@ def _processes(facts: Facts, world: World) -> None:
                 world.rank_of_pid[pid] = named
             world.signal_of[named] = note.get("signal")
             world.node_of.setdefault(named, node)
+        elif note.kind == "first_exit":
+            world.first_exit = named if world.first_exit is None else world.first_exit
         elif note.kind == "noticed":
             noticed = named
             world.rank_of_pid[pid] = named
@@ -147,8 +151,10 @@ def _processes(facts: Facts, world: World) -> None:
             world.node_of.setdefault(named, node)
         elif note.kind == "process_exit":
             _ended(world, named, code)
+        elif note.kind in {"step_abort", "cancelled"}:
+            stopped = True
         elif note.kind == "task_exit":
-            _tasks(world, note)
+            _tasks(world, note, stopped)
         elif note.kind in {"pid", "nccl"} and note.rank is not None:
             world.rank_of_pid.setdefault(pid, note.rank)
             if node:
@@ -175,15 +181,16 @@ def _ended(world: World, rank: int, code: int | None) -> None:
         world.code_of.setdefault(rank, code)
 
 
-def _tasks(world: World, note) -> None:
+def _tasks(world: World, note, stopped: bool) -> None:
+    """How srun says that tasks ended; what it killed itself (`stopped`) did not fail."""
     how = note.about["how"]
-    code = re.search(r"exit code (\d+)", how)
+    code = re.search(r"exit code (\d{1,9})", how)
     signal = next((n for word, n in WORDS.items() if word in how), None)
     for rank in numbers(note.about["ranks"]):
         world.node_of.setdefault(rank, note.about["node"])
-        if signal is not None:
+        if signal is not None and not (stopped and signal == 9):
             world.signal_of.setdefault(rank, signal)
-        elif code is not None:
+        elif signal is None and code is not None:
             _ended(world, rank, int(code[1]))
 
 
@@ -192,7 +199,8 @@ def _size(facts: Facts, world: World) -> int:
     shown = set(facts.by_label) | set(world.signal_of) | set(world.code_of) | set(world.node_of)
     shown |= {r for r in facts.ranks if r < 100_000}
     named = [e.rank for e in facts.events if e.rank is not None]
-    least = max([*shown, *named], default=-1) + 1
+    first_exit = -1 if world.first_exit is None else world.first_exit
+    least = max([*shown, *named, first_exit]) + 1
     pids = {n.get("pid") for n in facts.notes if n.kind in {"sigterm", "failed"} and n.get("pid")}
     pids |= {n.get("pid") for n in facts.notes if n.kind == "table_code"}
     crashed = {n.get("pid") for n in facts.notes if n.kind in {"segv", "crash"} and n.get("pid")}
