@@ -25,13 +25,15 @@ def normalise(message: str) -> str:
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("log", type=Path)
-parser.add_argument("--ranks", type=int, help="of the job; else the highest label says it")
+parser.add_argument("--ranks", type=int, help="of the job, if some are silent")
 asked = parser.parse_args()
 
+if not asked.log.is_file():
+    parser.error(f"there is no file {asked.log}: give the log of a job")
 output = by_label(asked.log.read_text(encoding="utf-8", errors="replace"), LABEL)
 if not output:
     parser.error(f"no line of {asked.log} has the label {LABEL}: change LABEL")
-n_ranks = asked.ranks or max(output) + 1
+n_ranks = max(asked.ranks or 0, max(output) + 1)
 found = count(dict.fromkeys(range(n_ranks), "") | output, normalise)
 for message, ranks in found["complete"].items():
     print(f"{len(ranks)} of {n_ranks} ranks {ranks}: {message}")

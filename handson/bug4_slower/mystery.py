@@ -13,7 +13,7 @@ HIDDEN = [*itertools.combinations(slower.PARTS, 1), *itertools.combinations(slow
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("number", type=int, choices=range(1, len(HIDDEN) + 1))
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=slower.from_1_on, default=2)
     parser.add_argument("--tell", action="store_true", help="say the causes, and run nothing")
     asked = parser.parse_args()
     causes = HIDDEN[(7 * asked.number) % len(HIDDEN)]

@@ -50,7 +50,7 @@ desk = Desk("bug1_errorcount")
 # it on four real ranks of this machine, and keeps what they write. The number in brackets is the **label**: the
 # launcher puts it before each line, and it is the rank.
 #
-# **Predict:** how many lines will this log have, if one traceback has ten?
+# **Predict:** how many lines will this log have, if one traceback has twelve?
 
 # %%
 logs = {"type": run("type")}
@@ -428,7 +428,8 @@ print(triage.report(triage.triage([folder / "device.log"])))
 # %% [markdown]
 # Where it differs from your verdict, read its reasons (`triage.report`): it also uses cut tracebacks, and the
 # kind of the error. A missing argument is missing on all ranks, whoever had the time to say so. And for the
-# duplicate GPU its "no" means: all ranks have the same cause.
+# duplicate GPU its "no" means: all ranks have the same cause. For `index_delayed` it says "undetermined": you knew that
+# the abort had waited, and the tool sees only that the log ends with an abort.
 
 # %% [markdown]
 # ## On the cluster

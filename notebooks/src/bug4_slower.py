@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Debugging 4: slower than one process
+# # Bug 4: two ranks are slower than one
 #
 # **Aim.** A parallel program runs without any error, and takes longer than one process. Find out why, one
 # cause after the other, and mend it.
@@ -51,7 +51,7 @@ for name, one in {"alone": alone, "together": together}.items():
 #
 # ### Exercise: `fair`
 #
-# These are the team's two functions. Each has a fault.
+# These are the team's two functions. Each has a fault: repair them. The docstring says what each should do.
 #
 # * Print `alone.times_s[:6]`. Which step is unlike the others?
 # * Two ranks make a step with the samples of both. Is a step the right thing to compare?
@@ -124,7 +124,8 @@ for name, one in {"alone": alone, "together": together}.items():
 # \;+\; \text{one quiet exchange} \Big)$$
 #
 # This is the **critical path**. It says how long the run takes if each rank has a core for itself. A quiet exchange
-# is the shortest one that was seen in the run: `transfer_s`.
+# is the shortest one that was seen in the run: `transfer_s`. (It is a better figure, not a perfect one: two programs
+# that take turns on a core also throw each other's data out of its cache, and that costs CPU seconds.)
 #
 # ### Exercise: `critical_path`
 #
@@ -178,7 +179,7 @@ print(slower.table({"alone": alone, "together": together}))
 
 # %% [markdown]
 # The set has 1,437 samples, and 360 more to evaluate. A *switch* is counted when the system takes the core away from a
-# process, to give it to another.
+# process, to give it to another. Other programs on the machine cause switches, too.
 #
 # **Think first:** which rows should be *half* as large on two ranks? Which should stay the same?
 #
@@ -218,6 +219,8 @@ desk.check("evidence", evidence)
 # step, so half the time?
 #
 # ### Exercise: `cores`
+#
+# Here are the team's functions. Repair both.
 
 
 # %% exercise="cores"
@@ -253,6 +256,8 @@ print(f"speed-up {slower.speed_up(alone, now):.2f}; it was {slower.speed_up(alon
 # Better, and far from a gain. Next: the data.
 #
 # ### Exercise: `data`
+#
+# This is how the team shares out the samples. Repair it.
 
 
 # %% exercise="data"
@@ -283,6 +288,8 @@ print(f"speed-up {slower.speed_up(alone, now):.2f}, steps of an epoch {now.steps
 # both functions below are right. So nobody finds these faults on one process.
 #
 # ### Exercise: `shared`
+#
+# Repair both. What does each rank do, and what should it do?
 
 
 # %% exercise="shared"
@@ -336,7 +343,10 @@ for name, one in sorted(costs.items(), key=lambda item: item[1].epoch_s):
 # No figure sees everything.
 #
 # Why is the mended program not at 2.0? A step has a fixed cost: calling NumPy, updating the parameters, the exchange. With
-# 16 samples in a step it is a large part. **Predict:** the speed-up with 16 and with 64 samples a rank?
+# 16 samples in a step it is a large part. And "two cores" are not always two: they share memory and caches, or are two
+# halves of one core (hyper-threads). Then a rank is slower, in CPU seconds too, as soon as the other one works.
+#
+# **Predict:** the speed-up with 16 and with 64 samples a rank?
 
 # %%
 for batch_size in (16, 64):
@@ -393,7 +403,7 @@ desk.check("diagnosis", answer)
 # ## 7. What you saw
 #
 # * A slow parallel run has often several causes. Change one thing at a time, and measure an **epoch**.
-# * Count before you time: steps of an epoch, samples of each rank, samples read, evaluated, threads. Counts have no noise.
+# * Count before you time: steps of an epoch, samples of each rank, samples read, evaluated, threads. These counts have no noise.
 # * Compare epochs, never steps. Leave the first steps out.
 # * On a shared machine use CPU seconds and the critical path.
 # * With `comm.size == 1` every one of these faults is invisible.

@@ -221,6 +221,19 @@ SPOILT = {
     "no metrics": ("metrics.jsonl", None, "cannot be read"),
     "facts of something else": ("facts.rank0.json", '{"rank": 0}', "does not hold the facts"),
     "facts that are a list": ("facts.rank0.json", "[]", "does not hold the facts"),
+    "JSON without an end": ("facts.rank1.json", "[" * 100_000, "nested too deep"),
+    "a step 0": ("metrics.jsonl", '{"update": 0, "epoch": 0}\n', "no step yet"),
+    "an epoch 0": ("metrics.jsonl", '{"update": 5, "epoch": 0}\n', "no step yet"),
+    "an event of rank '1'": (
+        "events.rank1.jsonl",
+        '{"start_s": 0, "end_s": 1, "rank": "1", "what": "forward", "name": "", "step": 1}\n',
+        "not the events of a run",
+    ),
+    "an event of a third rank": (
+        "events.rank7.jsonl",
+        '{"start_s": 0, "end_s": 1, "rank": 7, "what": "forward", "name": "", "step": 1}\n',
+        "two runs have left their files",
+    ),
 }
 
 
@@ -235,6 +248,78 @@ def test_a_folder_that_is_no_run_is_refused_in_a_sentence(tmp_path, what):
     assert "Traceback" not in ran.output
 
 
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Facts)])
+@pytest.mark.parametrize("value", ["many\x1b[31m", -1, 1.5, [[1]], True, {}])
+def test_facts_of_a_wrong_kind_are_refused_by_their_name(tmp_path, name, value):
+    run = leave_run(tmp_path / "two")
+    path = run / "facts.rank1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    ran = CliRunner().invoke(app, ["doctor", "--run", str(run)])
+    assert ran.exit_code == 2
+    assert f"does not hold the facts of a rank: {name} is" in " ".join(ran.output.split())
+
+
+def test_events_that_take_no_time_are_refused(tmp_path):
+    run = leave_run(tmp_path / "two", step=dict.fromkeys(STEP_PARTS, 0.0), exchange_s=0.0)
+    ran = CliRunner().invoke(app, ["doctor", "--run", str(run)])
+    assert ran.exit_code == 2
+    assert "steps that take no time" in " ".join(ran.output.split())
+
+
+def test_fewer_ranks_are_not_bad_because_they_are_slower(tmp_path, alone):
+    two = leave_run(tmp_path / "two")
+    assert found(alone, two)["speed"].status == "good"
+    assert found(two, two)["speed"].status == "good"
+
+
+def test_faster_than_the_ranks_explain_is_a_warning(tmp_path, alone):
+    fast = {what: time_s / 4 for what, time_s in STEP_PARTS.items()}
+    finding = found(leave_run(tmp_path / "two", step=fast, exchange_s=0.1), alone)["speed"]
+    assert finding.status == "warn"
+    assert "more than the ranks explain" in finding.advice
+
+
+def test_runs_that_differ_in_more_than_their_ranks_are_named(tmp_path, alone):
+    run = leave_run(tmp_path / "two")
+    assert "settings" not in found(run, alone)
+    path = run / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"n_hidden": 7}))
+    finding = found(run, alone)["settings"]
+    assert finding.status == "warn"
+    assert "n_hidden: " in finding.seen
+    assert "ranks" not in finding.seen
+
+
+def test_warnings_are_not_called_nothing(tmp_path):
+    small = leave_run(tmp_path / "small", batch_size=8)
+    ran = CliRunner().invoke(app, ["doctor", "--run", str(small)])
+    assert ran.exit_code == 0
+    assert "Nothing is bad. May cost time: batch" in " ".join(ran.output.split())
+
+
+BOUND = {  # the cores of two ranks; how many threads each has; status; the cores that are counted
+    "each to its own": (((0,), (1,)), (1, 1), "good", "2 cores"),
+    "both to one": (((0,), (0,)), (1, 1), "bad", "1 core "),
+    "two each": (((0, 1), (2, 3)), (2, 2), "good", "4 cores"),
+    "half shared": (((0, 1), (1, 2)), (2, 2), "bad", "3 cores"),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+def test_ranks_that_a_launcher_binds_to_cores_are_counted_with_all_their_cores(tmp_path, case):
+    cpus, n_threads, status, seen = BOUND[case]
+    cores = tuple(map(len, cpus))
+    run = leave_run(tmp_path / "two", cpus=cpus, cores=cores, threads=n_threads)
+    finding = found(run)["threads"]
+    assert finding.status == status
+    assert seen in finding.seen
+
+
+def test_a_quota_below_the_cores_of_a_rank_is_what_counts(tmp_path):
+    run = leave_run(tmp_path / "two", cpus=((0, 1, 2, 3),) * 2, threads=(2, 2))  # 2 cores each
+    assert "on 2 cores" in found(run)["threads"].seen
+
+
 def test_against_alone_is_refused(alone):
     ran = CliRunner().invoke(app, ["doctor", "--against", str(alone)])
     assert ran.exit_code == 2
@@ -242,7 +327,7 @@ def test_against_alone_is_refused(alone):
 
 
 def test_facts_come_back_as_they_were_written_and_later_fields_do_no_harm(tmp_path):
-    one = Facts(0, 1, "here", 2, 1, 64, 640, 640, 100, 100, n_read=7)
+    one = Facts(0, 1, "here", 2, 1, 64, 640, 640, 100, 100, n_read=7, cpus=(0, 1))
     path = facts.write(tmp_path, one)
     assert list(facts.read(tmp_path)) == [one]
     path.write_text(json.dumps(dataclasses.asdict(one) | {"new": 1}))

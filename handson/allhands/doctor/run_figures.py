@@ -6,6 +6,7 @@ machine do not show. Conventions: seconds; a tuple has an entry a rank, rank 0 f
 """
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allhands import config as configs
+from allhands.config import TrainConfig
 from allhands.trace import critical_path, facts
 from allhands.trace.events import Event, read_events
 from allhands.trace.facts import Facts
@@ -30,6 +32,7 @@ class RunFigures:
     on the slowest rank, without evaluation. on_cpu: these are CPU seconds (and a quiet exchange)
     and not the clock on the wall. core_share: CPU / wall-clock seconds of rank 0 in a finished run;
     None if that is not known. transfer_s: a quiet exchange. spent_s: by kind of work, a tuple.
+    config: as it was saved.
     """
 
     folder: Path
@@ -43,6 +46,7 @@ class RunFigures:
     spent_s: dict[str, tuple[float, ...]]
     on_cpu: bool
     core_share: float | None = None
+    config: TrainConfig | None = None
 
     @property
     def step_s(self) -> float:
@@ -78,14 +82,22 @@ class RunFigures:
 
 def read(folder: Path) -> RunFigures:
     """Read a run's folder. Raises ValueError, in a sentence, if it holds no run that has begun."""
-    folder = Path(folder)
+    try:
+        return _read(Path(folder))
+    except RecursionError as error:
+        raise ValueError(
+            f"{folder} holds JSON that is nested too deep to be that of a run."
+        ) from error
+
+
+def _read(folder: Path) -> RunFigures:
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"{folder} is not the folder of a run: it has no config.json. Give the folder that "
             f"`allhands train` names in its first line."
         )
     config = configs.load(folder / "config.json")
-    ranks = max(1, config.ranks)
+    ranks = max(1, int(config.ranks))
     wall = _events(folder, "events")
     if len({event.rank for event in wall}) < ranks or not any(e.what == "forward" for e in wall):
         raise ValueError(
@@ -93,9 +105,15 @@ def read(folder: Path) -> RunFigures:
             f"no step yet: expected events.rank0.jsonl to events.rank{ranks - 1}.jsonl. They are "
             f"written when a run saves or ends."
         )
+    if others := {event.rank for event in wall} - set(range(ranks)):
+        raise ValueError(
+            f"{folder} has events of rank {max(others)}, but its config.json says ranks={ranks}: "
+            f"two runs have left their files there. Start the run again, into a new folder."
+        )
     cpu = _events(folder, "cpu")
     known = tuple(facts.read(folder))
-    updates = [line for line in read_metrics_lines(folder / "metrics.jsonl") if "epoch" in line]
+    lines = read_metrics_lines(folder / "metrics.jsonl")
+    updates = [line for line in lines if line.get("epoch", 0) > 0 and line["update"] > 0]
     if not updates:
         raise ValueError(f"{folder}/metrics.jsonl has no step yet. Let the run make some.")
     transfer_s = critical_path.transfer_s(wall) if ranks > 1 else 0.0
@@ -103,7 +121,7 @@ def read(folder: Path) -> RunFigures:
     for event in cpu or wall:
         if event.rank < ranks:
             spent_s[event.what][event.rank] += event.duration_s
-    return RunFigures(
+    figures = RunFigures(
         folder=folder,
         ranks=ranks,
         batch_size=known[0].batch_size if known else config.batch_size,
@@ -115,7 +133,13 @@ def read(folder: Path) -> RunFigures:
         spent_s={what: tuple(times_s) for what, times_s in spent_s.items()},
         on_cpu=bool(cpu),
         core_share=_core_share(folder / "result.json"),
+        config=config,
     )
+    if not figures.step_s > 0:
+        raise ValueError(
+            f"{folder} has steps that take no time: its events are not those of a run."
+        )
+    return figures
 
 
 def _core_share(path: Path) -> float | None:
@@ -127,7 +151,19 @@ def _core_share(path: Path) -> float | None:
 
 
 def _events(folder: Path, kind: str) -> list[Event]:
-    return [e for path in sorted(folder.glob(f"{kind}.rank*.jsonl")) for e in read_events(path)]
+    found = []
+    for path in sorted(folder.glob(f"{kind}.rank*.jsonl")):
+        events = read_events(path)
+        for event in events:
+            numbers = event.start_s, event.end_s
+            if (
+                type(event.rank) is not int
+                or not isinstance(event.what, str)
+                or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
+            ):
+                raise ValueError(f"{path} is not the events of a run: it holds {event}.")
+        found += events
+    return found
 
 
 def _times_s(events: Sequence[Event], on_cpu: bool, transfer_s: float) -> list[float]:

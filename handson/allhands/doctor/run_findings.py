@@ -14,16 +14,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from allhands import config as configs
 from allhands.doctor import run_figures
 from allhands.doctor.finding import MARKS, Finding, exit_code, to_json
 from allhands.doctor.run_figures import RunFigures
+from allhands.trace.facts import Facts
 
 ALL_TWICE = 1.5  # samples of all ranks / samples of the set: beyond this, they are not scattered
 SMALL_BATCH = 32  # samples of a rank in a step; below it Python's share of a step is large
 FIXED_COST = 0.1  # of a step of the other run: what a cut batch pays without doing more
 LARGE_SHARE = 0.3  # of the time, for what is not training
+SAME = 0.95  # of the time of an epoch: two runs of one program differ so much
+TOO_FAST = 1.2  # times the ranks; caches alone rarely give so much
 OWN_CORE = 0.9  # of the wall-clock time; waiting for other ranks keeps a core busy too
 FIRST_STEPS = 3.0  # the first step, in steps' times
+MAY_DIFFER = ("ranks", "epochs", "batch_size", "evaluate_every", "snapshot_every", "learning_rate")
 ORDER = ("bad", "warn", "good")
 
 
@@ -83,7 +88,7 @@ def threads(run: RunFigures) -> Finding | None:
     for one in run.facts:
         by_host[one.host].append(one)
     host, ranks = max(by_host.items(), key=lambda item: sum(f.threads for f in item[1]))
-    cores, n_threads = max(one.cores for one in ranks), sum(one.threads for one in ranks)
+    cores, n_threads = _cores_of(ranks), sum(one.threads for one in ranks)
     seen = f"{_n(len(ranks), 'rank')} on {_n(cores, 'core')} of {host}, {n_threads} threads in all"
     switches = [one.n_switches / run.n_steps for one in ranks if one.n_switches is not None]
     if n_threads > cores and len(ranks) > 1:
@@ -95,6 +100,14 @@ def threads(run: RunFigures) -> Finding | None:
             advice = f"Set OMP_NUM_THREADS={cores // len(ranks)}, before NumPy is imported."
         return Finding("threads", "bad", seen, advice)
     return Finding("threads", "good", seen)
+
+
+def _cores_of(ranks: Sequence[Facts]) -> int:
+    """How many cores the ranks of one host have together; a launcher may bind each to its own."""
+    bound = all(one.cpus is not None and len(one.cpus) == one.cores for one in ranks)
+    if bound:
+        return len({cpu for one in ranks for cpu in one.cpus})
+    return max(one.cores for one in ranks)
 
 
 def batch(run: RunFigures) -> Finding | None:
@@ -191,6 +204,20 @@ def work(run: RunFigures, alone: RunFigures) -> Finding:
     return Finding("work", "good", seen)
 
 
+def settings(run: RunFigures, alone: RunFigures) -> Finding | None:
+    """Do the two runs differ in more than what other rules look at?"""
+    if run.config is None or alone.config is None:
+        return None
+    told = configs.differences(alone.config, run.config)
+    told = [line for line in told if line.partition(":")[0] not in MAY_DIFFER]
+    if not told:
+        return None
+    seen = f"the runs have other settings too, from the other run to this one: {'; '.join(told)}"
+    return Finding(
+        "settings", "warn", seen, "Compare two runs that differ in one thing, the number of ranks."
+    )
+
+
 def steps(run: RunFigures, alone: RunFigures) -> Finding | None:
     """Has an epoch become as many times shorter as there are ranks?"""
     if run.ranks == alone.ranks:
@@ -217,8 +244,14 @@ def speed(run: RunFigures, alone: RunFigures) -> Finding:
         f"an epoch takes {_ms(run.epoch_s)}, and {_ms(alone.epoch_s)} in the other run, by "
         f"{clock}: {gain:.2f} times as fast with {more:g} times the ranks"
     )
-    if gain < 1:
+    if gain < SAME * min(1, more):
         return Finding("speed", "bad", seen, "Mend what is bad, the first one first.")
+    if gain > TOO_FAST * more:
+        advice = (
+            "This is more than the ranks explain: other programs slowed the other run down, or the "
+            "two runs do not do the same. Run both again, one after the other."
+        )
+        return Finding("speed", "warn", seen, advice)
     if gain < 0.7 * more:
         return Finding("speed", "warn", seen, "See what is bad, or only a warning.")
     return Finding("speed", "good", seen)
@@ -238,6 +271,7 @@ def core(run: RunFigures) -> Finding | None:
 RULES = (
     Rule("speed", speed, compares=True),
     Rule("work", work, compares=True),
+    Rule("settings", settings, compares=True),
     Rule("data", data),
     Rule("steps", steps, compares=True),
     Rule("threads", threads),
@@ -263,9 +297,14 @@ def report(findings: Sequence[Finding], as_json: bool = False) -> None:
         if finding.advice:
             table.add_row("", "", Text("-> " + finding.advice, style=style))
     console.print(table)
-    bad = [finding.name for finding in findings if finding.status == "bad"]
+    bad, warned = (
+        [finding.name for finding in findings if finding.status == status]
+        for status in ("bad", "warn")
+    )
     if bad:
         console.print(Text(f"Bad: {', '.join(bad)}.", "bold red"))
+    elif warned:
+        console.print(Text(f"Nothing is bad. May cost time: {', '.join(warned)}.", "yellow"))
     else:
         console.print(Text("Nothing here explains a slow run.", "green"))
 

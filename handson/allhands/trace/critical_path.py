@@ -1,6 +1,7 @@
 """How long would a parallel run take if each rank had a core for itself? From its CPU seconds.
 
-On a busy machine wall-clock times say who else was there. The CPU seconds of a rank hardly change.
+On a busy machine wall-clock times say who else was there. The CPU seconds of a rank change less:
+they grow only where others use its caches, the memory, or the other half of its core.
 A step is over when its slowest rank is through, so a run takes at least, summed over its steps, the
 CPU seconds of the slowest rank: the critical path. What a rank does in a collective is left out,
 because waiting burns CPU seconds too; the time of a quiet transfer is added instead. The threads of

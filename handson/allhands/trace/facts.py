@@ -9,7 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -23,7 +23,8 @@ class Facts:
     computes with. batch_size: samples of this rank in a step. n_samples: of the whole training set;
     n_mine: those that this rank trains on in an epoch. n_held_out: of the whole evaluation;
     n_held_out_mine: those that this rank evaluates. n_read: samples that this rank has read in the
-    run. n_switches: how often the system took the core away from it.
+    run. n_switches: how often the system took the core away from it. cpus: the numbers of the cores
+    that the rank may use; on one host, other ranks may be bound to others.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class Facts:
     n_held_out_mine: int
     n_read: int | None = None
     n_switches: int | None = None
+    cpus: tuple[int, ...] | None = None
 
 
 def threads_of(environ: Mapping[str, str], cores: int) -> int:
@@ -54,11 +56,13 @@ def write(folder: Path, facts: Facts) -> Path:
 
 
 def here(cores: int, environ: Mapping[str, str] = os.environ) -> dict[str, object]:
-    """Return `host`, `cores` and `threads` of this process, as fields of `Facts`.
+    """Return `host`, `cores`, `threads` and `cpus` of this process, as fields of `Facts`.
 
     cores: those that it may use (`allhands.doctor.machine.Machine().cores()`).
     """
-    return {"host": platform.node(), "cores": cores, "threads": threads_of(environ, cores)}
+    cpus = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
+    threads = threads_of(environ, cores)
+    return {"host": platform.node(), "cores": cores, "threads": threads, "cpus": cpus}
 
 
 def read(folder: Path) -> Sequence[Facts]:
@@ -74,7 +78,29 @@ def read(folder: Path) -> Sequence[Facts]:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             known = {field.name for field in fields(Facts)}
-            found.append(Facts(**{name: values[name] for name in known & set(values)}))
+            found.append(_of_a_rank({name: values[name] for name in known & set(values)}))
         except (OSError, ValueError, TypeError) as error:
             raise ValueError(f"{path} does not hold the facts of a rank: {error}.") from error
     return sorted(found, key=lambda one: one.rank)
+
+
+def _of_a_rank(values: Mapping[str, object]) -> Facts:
+    """The facts, if each is of its kind: numbers of things are whole, and not negative."""
+    one = Facts(**values)
+    if not (isinstance(one.host, str) and one.host.isprintable()):
+        raise ValueError(f"host is {one.host!r}, not the name of a machine")
+    if one.cpus is not None:
+        if not (isinstance(one.cpus, list) and all(map(_is_count, one.cpus))):
+            raise ValueError(f"cpus is {one.cpus!r}, not a list of whole numbers")
+        one = replace(one, cpus=tuple(one.cpus))
+    for field in fields(Facts):
+        value = getattr(one, field.name)
+        if field.name in ("host", "cpus") or (value is None and field.default is None):
+            continue
+        if not _is_count(value):
+            raise ValueError(f"{field.name} is {value!r}, not a whole number from 0 on")
+    return one
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

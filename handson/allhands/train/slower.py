@@ -164,9 +164,9 @@ class Run:
 
     @property
     def epoch_s(self) -> float:
-        """The critical path of an epoch, evaluation and all, without the first step."""
-        path_s = sum(self._times_s(self.cpu_events)[1:])
-        return path_s / (self.n_steps - 1) * self.steps_per_epoch
+        """The critical path of an epoch, evaluation and all, without the first step of several."""
+        times_s = self._times_s(self.cpu_events)
+        return statistics.fmean(times_s[1:] or times_s) * self.steps_per_epoch
 
     def cpu_s(self, what: str) -> list[float]:
         """The CPU seconds of each rank in one kind of event."""
@@ -301,11 +301,11 @@ def table(runs: Mapping[str, Run]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A program with faults, alone and on ranks.")
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of: {', '.join(PARTS)}")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=from_1_on, default=2)
     parser.add_argument(
-        "--batch", type=int, default=16, help="samples that one process takes alone"
+        "--batch", type=from_1_on, default=16, help="samples that one process takes alone"
     )
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=from_1_on, default=2)
     parser.add_argument("--out", type=Path, help="a folder for the runs `alone` and `together`")
     asked = parser.parse_args()
     if unknown := set(asked.faults) - set(PARTS):
@@ -318,6 +318,13 @@ def main() -> None:
     print(table({"alone": alone, "together": together}))
     print(f"speed-up of an epoch: {speed_up(alone, together):.2f}")
     print(f"allhands doctor --run {together.folder} --against {alone.folder}")
+
+
+def from_1_on(text: str) -> int:
+    """The number of an argument of a command."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 def _each(values) -> str:

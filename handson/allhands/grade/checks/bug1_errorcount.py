@@ -27,9 +27,24 @@ RANKS, TIME_LIMIT_S = 4, 20.0
 
 def by_hand(mark: Marker, by_hand: Mapping, logs: Mapping[str, Log]) -> None:
     mark.need(
+        isinstance(logs, Mapping)
+        and {"type", "index", "device"} <= set(logs)
+        and all(isinstance(log, Log) for log in logs.values()),
+        "the three logs of this section, as `logs`",
+        show(list(logs) if isinstance(logs, Mapping) else logs),
+        "run the cells above again, from the first one on",
+    )
+    mark.need(
         isinstance(by_hand, Mapping) and set(logs) <= set(by_hand),
         f"a dict with the keys {', '.join(logs)}",
         show(by_hand),
+    )
+    no_numbers = [name for name in logs if not isinstance(by_hand[name], int | float)]
+    mark.need(
+        not no_numbers,
+        "a number for each log: how many ranks",
+        ", ".join(f"{show(by_hand[name])} for {name}" for name in no_numbers),
+        'write it as a number, such as `{"type": 2, ...}`',
     )
     wrong = []
     for name, log in logs.items():
@@ -77,7 +92,7 @@ PAIRS = (
 
 def normalise(mark: Marker, normalise: Callable) -> None:
     def same(pair: tuple) -> bool:
-        first, second = (mark.run(normalise, text) for text in pair[:2])
+        first, second = (mark.run(normalise, text, none_passes=True) for text in pair[:2])
         mark.need(isinstance(first, str), "a text", show(first), "return the message that is left")
         return first == second
 
@@ -116,7 +131,7 @@ def normalise(mark: Marker, normalise: Callable) -> None:
 
 def count(mark: Marker, count: Callable) -> None:
     def ask(output: dict[int, str]) -> dict:
-        got = mark.run(count, output, right_normalise)
+        got = mark.run(count, dict(output), right_normalise, none_passes=True)
         mark.need(
             isinstance(got, Mapping) and {"complete", "cut", "silent"} <= set(got),
             'a dict with the keys "complete", "cut" and "silent"',
@@ -140,9 +155,13 @@ def count(mark: Marker, count: Callable) -> None:
                 any("Abort" in key or "ChainerMN" in key for key in complete),
                 "the first line without indent, not the last",
             ),
+            (
+                complete.get(message) == [0] and got["cut"] == [1],
+                "the first line without indent, not the last: rank 1 has lines behind its error",
+            ),
             (complete.get(message) in ([0], [1]), "ranks with one message share a list"),
             (any(HEADER in key for key in complete), "the error stands below the header"),
-            (complete.get(message) in (2, [1, 0]), "lists of ranks, sorted"),
+            (complete.get(message) == 2 or _in_order(got) == right, "lists of ranks, sorted"),
             (got["cut"] == [2, 3] or got["silent"] == [], "without a header a rank is silent"),
             otherwise="the line of the error is the first one behind the header without indent",
         ),
@@ -173,6 +192,17 @@ def count(mark: Marker, count: Callable) -> None:
     )
 
 
+def _in_order(got: Mapping) -> dict:
+    """The answer with sorted lists of ranks; what is no collection of ranks stays as it is."""
+
+    def ordered(value: object) -> object:
+        if isinstance(value, Mapping):
+            return _in_order(value)
+        return sorted(value) if isinstance(value, list | tuple | set) else value
+
+    return {key: ordered(value) for key, value in got.items()}
+
+
 def verdict(mark: Marker, verdict: Callable) -> None:
     words = ("all ranks", "some ranks", "undetermined")
     cases = {
@@ -183,9 +213,14 @@ def verdict(mark: Marker, verdict: Callable) -> None:
         (4, 1, False): "undetermined",
         (8, 7, False): "undetermined",
     }
-    got = {case: mark.run(verdict, *case) for case in cases}
-    odd = [answer for answer in got.values() if answer not in words]
-    mark.need(not odd, f"one of the words {', '.join(map(repr, words))}", show(odd[:1]))
+    got = {case: mark.run(verdict, *case, none_passes=True) for case in cases}
+    odd = [case for case, answer in got.items() if answer not in words]
+    mark.need(
+        not odd,
+        f"one of the words {', '.join(map(repr, words))}",
+        f"{show(got[odd[0]])} for {_case(odd[0])}" if odd else "",
+        "every way through the function ends with `return` and one of these words",
+    )
 
     def wrong(*right: str) -> list[tuple]:
         return [case for case in cases if cases[case] in right and got[case] != cases[case]]
@@ -232,6 +267,12 @@ def identify(mark: Marker, identify: Callable) -> None:
         show(found[0]),
     )
     ranks, devices, sizes = ([one[key] for one in found] for key in ("rank", "device", "size"))
+    mark.need(
+        all(isinstance(n, int) for n in (*ranks, *devices, *sizes)) and min(sizes) > 0,
+        "whole numbers, and a size of at least 1",
+        show(found[0]),
+        "`world.rank` and `world.size` are such numbers",
+    )
     unique = mark.require(
         ranks == list(range(RANKS)),
         1,
