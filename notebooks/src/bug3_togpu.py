@@ -18,10 +18,10 @@ import chainer
 import chainermn
 import numpy as np
 
-from allhands.grade.checks.bug3_togpu import born
 from allhands.grade.desk import Desk
+from allhands.train.faults.bug3_togpu import born
 from allhands.train.faults.readings import readings
-from allhands.train.on_gpus import on_gpus, rehearse
+from allhands.train.on_gpus import on_gpus, on_virtual_gpus
 from allhands.train.on_gpus import where_is as package_where_is
 from allhands.train.on_ranks import on_ranks
 from allhands.train.virtual_gpu import gpus, what_is_modelled
@@ -266,10 +266,10 @@ print(on_gpus(readings("bug3_togpu:constants").faulty))
 # **Predict:** how many ranks raise now?
 
 # %%
-print(rehearse(given, cupy=7))
+print(on_virtual_gpus(given, cupy=7))
 
 # %%
-print(rehearse(given, peer_access=True))
+print(on_virtual_gpus(given, peer_access=True))
 
 # %% [markdown]
 # No error any more, with CuPy 13 and such GPUs. A warning, once. Every rank reads the weights from GPU 0, through the
@@ -392,7 +392,7 @@ def choose(comm, cupy):
 
 
 # %%
-print(rehearse(choose, visible=["0", "1", "2", "3"]))
+print(on_virtual_gpus(choose, visible=["0", "1", "2", "3"]))
 
 # %% check="choose"
 desk.check("choose", choose)
@@ -402,7 +402,7 @@ desk.check("choose", choose)
 # index (`Device(int(os.environ["CUDA_VISIBLE_DEVICES"])).use()`):
 
 # %%
-print(rehearse(readings("bug3_togpu:physical").faulty, visible=["0", "1", "2", "3"]))
+print(on_virtual_gpus(readings("bug3_togpu:physical").faulty, visible=["0", "1", "2", "3"]))
 
 # %% [markdown]
 # Again three of four.

@@ -9,8 +9,9 @@ import pytest
 
 from allhands import launch
 from allhands.train import on_gpus
+from allhands.train.faults import __main__ as command
 from allhands.train.faults.readings import readings
-from allhands.train.on_gpus import rehearse
+from allhands.train.on_gpus import on_virtual_gpus
 from allhands.train.on_ranks import on_ranks
 from allhands.train.virtual_gpu import virtual
 
@@ -34,7 +35,7 @@ def both(name):
     ],
 )
 def test_a_repaired_program_is_calm_and_stays_on_its_gpu(name, visible):
-    seen = rehearse(both(name).repaired, visible=visible)
+    seen = on_virtual_gpus(both(name).repaired, visible=visible)
     assert seen.failed == ()
     for rank in seen.ranks:
         assert rank.warned == ()
@@ -53,7 +54,7 @@ def test_a_repaired_program_is_calm_and_stays_on_its_gpu(name, visible):
     ],
 )
 def test_a_faulty_program_raises_on_these_ranks(name, visible, failed, words):
-    seen = rehearse(both(name).faulty, visible=visible)
+    seen = on_virtual_gpus(both(name).faulty, visible=visible)
     assert seen.failed == failed
     assert all(words in each.error for each in seen.ranks if each.error)
     assert f"{len(failed)} of 4 ranks failed." in str(seen)
@@ -61,37 +62,37 @@ def test_a_faulty_program_raises_on_these_ranks(name, visible, failed, words):
 
 @pytest.mark.parametrize("name", ["first_lines", "constants", "twice", "choose"])
 def test_a_single_rank_does_not_show_it(name):
-    assert rehearse(both(name).faulty, 1).failed == ()
+    assert on_virtual_gpus(both(name).faulty, 1).failed == ()
 
 
 def test_the_late_choice_leaves_every_model_on_gpu_0():
-    seen = rehearse(both("first_lines").faulty)
+    seen = on_virtual_gpus(both("first_lines").faulty)
     model_bytes = 4 * 512  # two parameters, two gradients
     assert [each.bytes_by_gpu[0] for each in seen.ranks] == [model_bytes + 1024] + [model_bytes] * 3
     assert seen.ranks[1].at == "y = model(x)"
 
 
 def test_the_constant_raises_far_from_the_line_that_made_it():
-    seen = rehearse(both("constants").faulty)
+    seen = on_virtual_gpus(both("constants").faulty)
     assert all("mean_squared_error(y, target)" in each.at for each in seen.ranks[1:])
 
 
 def test_the_device_set_twice_warns_where_it_is_ignored():
-    seen = rehearse(both("twice").faulty)
+    seen = on_virtual_gpus(both("twice").faulty)
     assert seen.ranks[0].warned == ()
     for each in seen.ranks[1:]:
         assert "`DeviceResident.to_gpu` does nothing" in each.warned[0]
 
 
 def test_peer_access_makes_the_late_choice_silent_but_for_a_warning():
-    seen = rehearse(both("first_lines").faulty, peer_access=True)
+    seen = on_virtual_gpus(both("first_lines").faulty, peer_access=True)
     assert seen.failed == ()
     assert [len(each.warned) for each in seen.ranks] == [0, 1, 1, 1]
     assert seen.bytes_by_gpu[0] > sum(seen.bytes_by_gpu[1:])
 
 
 def test_without_a_choice_all_bytes_are_on_gpu_0_and_nobody_says_so():
-    seen = rehearse(both("unchosen").faulty)
+    seen = on_virtual_gpus(both("unchosen").faulty)
     assert seen.failed == ()
     assert not any(each.warned for each in seen.ranks)
     assert seen.bytes_by_gpu[0] > 0
@@ -99,9 +100,9 @@ def test_without_a_choice_all_bytes_are_on_gpu_0_and_nobody_says_so():
 
 
 def test_the_optimizer_of_a_copy_teaches_nothing_on_any_rank():
-    for each in rehearse(both("copied").faulty).ranks:
+    for each in on_virtual_gpus(both("copied").faulty).ranks:
         assert each.kept["after"] == each.kept["before"] == 1
-    for each in rehearse(both("copied").repaired).ranks:
+    for each in on_virtual_gpus(both("copied").repaired).ranks:
         assert each.kept["after"] < 0.01 * each.kept["before"]
 
 
@@ -142,7 +143,7 @@ def test_a_second_node_counts_its_gpus_from_0():
     def program(comm, cupy):
         return {"rank": comm.rank, "gpu": comm.intra_rank, "node": comm.inter_rank}
 
-    seen = rehearse(program, first_rank=4)
+    seen = on_virtual_gpus(program, first_rank=4)
     assert [each.kept for each in seen.ranks] == [
         {"rank": 4 + n, "gpu": n, "node": 1} for n in range(4)
     ]
@@ -162,7 +163,7 @@ def test_a_watched_program_begins_on_device_0_like_a_new_process():
 
 def test_the_variable_is_as_before_when_the_rehearsal_is_over(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    seen = rehearse(both("choose").repaired, visible=OWN)
+    seen = on_virtual_gpus(both("choose").repaired, visible=OWN)
     assert seen.bytes_by_gpu == [512] * 4
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
 
@@ -172,4 +173,22 @@ def test_a_rehearsal_sees_what_real_ranks_see(monkeypatch, reading):
     """Real ranks, still on virtual devices: the way that `on_gpus` takes on a node with GPUs."""
     monkeypatch.setattr(on_gpus, "real_gpus", lambda: 4)
     program = both("twice").named(reading)
-    assert on_gpus.on_gpus(program) == rehearse(program)
+    assert on_gpus.on_gpus(program) == on_virtual_gpus(program)
+
+
+@pytest.mark.parametrize("command", [on_gpus.main, command.main])
+def test_the_commands_refuse_in_a_sentence_what_they_cannot_show(monkeypatch, capsys, command):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert command(["nothing"]) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("There is no fault 'nothing'")
+    assert "physical" in said
+    assert "born" not in said  # a program, and no fault
+    assert command(["physical"]) == 2
+    assert "physical reads CUDA_VISIBLE_DEVICES, which its ranks do" in capsys.readouterr().out
+
+
+def test_physical_is_repaired_without_a_list_too(monkeypatch, capsys):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert command.main(["physical", "--repaired"]) == 0
+    assert "0 of 2 ranks failed." in capsys.readouterr().out

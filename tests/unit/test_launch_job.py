@@ -91,6 +91,21 @@ def test_a_record_is_read_as_it_was_written_and_a_missing_one_is_none(job):
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"", ""),
+        (b"one\ntwo\r\nsix\n", "one\ntwo\nsix\n"),  # 13 bytes, and 20 are kept
+        (b"0123456\n" * 4, "0123456\n[17 of 32 bytes are left out here]\n0123456\n"),
+        (b"x" * 30, "x" * 10 + "\n[10 of 30 bytes are left out here]\n" + "x" * 10),
+    ],
+)
+def test_of_a_long_output_both_ends_are_read(job, monkeypatch, written, read):
+    monkeypatch.setattr(job_module, "KEPT_BYTES", 10)
+    (job.folder / "rank0.out").write_bytes(written)
+    assert job.text("rank0.out") == read
+
+
+@pytest.mark.parametrize(
     ("environ", "seen"),
     [
         ({}, None),

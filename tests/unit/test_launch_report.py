@@ -1,6 +1,7 @@
 """From records to one sentence, worked by hand. Times are seconds; the keeper stopped at 10."""
 
 import json
+import re
 
 import pytest
 
@@ -21,7 +22,7 @@ def record(job: Job, name: str, at_s: float, **content: object) -> None:
 
 
 def verdict(job: Job, why: str = "launcher ended", code: int = 1):
-    keeper = {"why": why, "code": code, "wall_s": 10.0, "stopped_s": 10.0}
+    keeper = {"why": why, "code": code, "wall_s": 10.0, "stopped_s": 10.0, "most_bytes": 9}
     return judge(job, keeper, 15, "mpiexec")
 
 
@@ -94,6 +95,35 @@ def test_what_ranks_do_while_the_job_is_being_stopped_is_no_cause(job):
         'rank 2 was at an unknown place (its last line: "epoch 2"); '
         "rank 3 was at an unknown place (it said nothing)"
     )
+
+
+def test_a_last_line_that_several_ranks_share_is_quoted_once(job):
+    for rank, text in enumerate(["epoch 1", "epoch 2", "epoch 1", ""]):
+        (job.folder / f"rank{rank}.out").write_text(f"{text}\n")
+    sentence, _ = failure(job, TimeUp, why="time")
+    assert re.findall(r"\((.*?)\)", sentence) == [
+        'its last line: "epoch 1"',
+        'its last line: "epoch 2"',
+        "the same last line as rank 0",
+        "it said nothing",
+    ]
+
+
+def test_ranks_that_write_too_much_are_named_and_an_error_comes_before_them(job):
+    (job.folder / "rank1.out").write_text("0123456789")
+    (job.folder / "rank2.out").write_text("012345678")
+    (job.folder / "rank3.err").write_text("0123456789a")
+    sentence, culprits = failure(job, why="output")
+    assert culprits == (1, 3)
+    assert sentence == (
+        "rank 1 wrote 10 bytes to stdout and rank 3 wrote 11 bytes to stderr, and a job is ended "
+        "above 9 bytes: print less, or into a file of the program's own"
+    )
+    record(job, "rank0.raised", 5, **BOOM)
+    sentence, culprits = failure(job, why="output")
+    assert culprits == (0,)
+    assert sentence.startswith("rank 0 raised ValueError: boom (line 7 of train.py); ranks 1, 2, 3")
+    assert "rank 1 wrote 10 bytes" in sentence
 
 
 def test_ranks_that_ended_in_time_are_told_from_those_that_did_not(job):

@@ -8,6 +8,8 @@ Files in the job's folder (times are those of `time.monotonic`, one clock for th
 
     rank2.out, rank2.err    what the script of rank 2 wrote
     rank2.pid               JSON: the process that runs the script
+    rank2.up                JSON: MPI has started, and its world has the right size; its files in
+                            shared memory
     rank2.raised            JSON: an exception that nobody caught, or sys.exit(not 0): what, where;
                             written before any except hook runs
     rank2.over              JSON: the script is over; its process may still wait in MPI's Finalize
@@ -16,6 +18,9 @@ Files in the job's folder (times are those of `time.monotonic`, one clock for th
     PID.world               JSON: a process that found another world than the one asked for
     launcher.out            what mpiexec or torchrun said itself
     keeper.ended            JSON: why the job ended, and when
+
+A rank may write what it likes, for ever. Of a file of more than 2 KEPT_BYTES the middle is left out
+when it is read; a job in which one file passes MOST_BYTES is ended, before the disk is full.
 """
 
 import contextlib
@@ -39,6 +44,8 @@ PROC = Path("/proc")
 # To a rank: write your stack. A signal that nobody uses, and that dumps no core; Windows has none.
 ASK_WHERE = getattr(signal, "SIGVTALRM", None)
 POLL_S = 0.02
+KEPT_BYTES = 2**20  # of each end of an output, when it is read
+MOST_BYTES = 200 * 2**20  # of one rank's stdout or stderr
 KILL_S = 10.0  # a process that signal 9 has not ended by then hangs in the kernel
 
 
@@ -74,10 +81,20 @@ class Job:
             return None
 
     def text(self, name: str) -> str:
+        """What a file holds, "" if there is none; of a long one the first and last KEPT_BYTES.
+
+        A line between the two says how much is left out.
+        """
         try:
-            return (self.folder / name).read_text(encoding="utf-8", errors="replace")
+            with (self.folder / name).open("rb") as file:
+                content = file.read(2 * KEPT_BYTES)
+                n_bytes = file.seek(0, os.SEEK_END)
+                if n_bytes > 2 * KEPT_BYTES:
+                    file.seek(-KEPT_BYTES, os.SEEK_END)
+                    content = _shortened(content[:KEPT_BYTES], file.read(KEPT_BYTES), n_bytes)
         except FileNotFoundError:
             return ""
+        return content.decode(errors="replace").replace("\r\n", "\n")
 
     def processes(self, ancestor: int | None = None) -> set[int]:
         """The job's running processes: those with its id in their environment, and descendants.
@@ -155,6 +172,25 @@ def expect_world(comm: object) -> None:
             f"asked for {asked} ranks, but the world of this one has size {seen}: do the launcher "
             f"and mpi4py belong to one MPI?"
         )
+    if job and (launched := world(os.environ)):
+        _is_up(job, launched[1])
+
+
+def _is_up(job: Job, rank: int) -> None:
+    """Write down, once, that this rank is there, and its files in shared memory."""
+    from allhands.launch import shared_memory
+
+    if not (job.folder / f"rank{rank}.up").exists():
+        job.write(f"rank{rank}.up", shared_memory=sorted(shared_memory.mapped()))
+
+
+def _shortened(head: bytes, tail: bytes, n_bytes: int) -> bytes:
+    """Both ends of a text of `n_bytes`, cut where a line ends, and a line between them."""
+    head = head[: head.rfind(b"\n")] if b"\n" in head else head
+    tail = tail[tail.find(b"\n", 0, -1) + 1 :]
+    left_out = n_bytes - len(head) - len(tail)
+    told = f"\n[{left_out:,} of {n_bytes:,} bytes are left out here]\n"
+    return head + told.encode() + tail
 
 
 def _parents() -> dict[int, int]:

@@ -14,7 +14,7 @@ SHOWN = 200  # characters of a message or of a line of output
 MPICH_ABORT = re.compile(r"^Abort\(\d+\).*?: (.+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be many
 class Line:
     """One line of a rank's output. stream: "out" or "err"; text without the line's end."""
 
@@ -27,7 +27,8 @@ class Finished:
     """A job that is over. Index everything by rank.
 
     returncodes: 0 good, -9 ended by signal 9, None if the job's end came first.
-    output: the lines of stdout in order, then those of stderr.
+    output: the lines of stdout in order, then those of stderr. From the middle of more than 2 MiB
+    the lines are missing; one line stands there and says how much.
     """
 
     ranks: int
@@ -85,8 +86,13 @@ def judge(job: Job, keeper: dict, time_limit_s: float, launcher: str) -> Finishe
     endings = [read_ending(job, rank, keeper["stopped_s"]) for rank in range(job.ranks)]
     done = finished(job, keeper, endings)
     culprits = first_to_fail(endings)
-    if keeper["why"] == "time":
-        error = TimeUp(time_is_up(job, endings, culprits, time_limit_s), done, culprits)
+    if keeper["why"] in ("time", "hang"):
+        error = TimeUp(time_is_up(job, endings, culprits, time_limit_s, done), done, culprits)
+    elif keeper["why"] == "output":
+        sentence, talkers = too_much(job, keeper["most_bytes"])
+        if culprits:
+            sentence = f"{failure(endings, culprits)}; {sentence}"
+        error = RanksFailed(sentence, done, culprits or talkers)
     elif culprits:
         error = RanksFailed(failure(endings, culprits), done, culprits)
     elif set(done.returncodes) == {0}:
@@ -158,7 +164,28 @@ def failure(endings: list[Ending], culprits: tuple[int, ...]) -> str:
     return "; ".join(clauses)
 
 
-def time_is_up(job: Job, endings: list[Ending], culprits: tuple[int, ...], limit_s: float) -> str:
+def too_much(job: Job, most_bytes: int) -> tuple[str, tuple[int, ...]]:
+    """(what to say, who) about ranks that wrote more than `most_bytes` to a stream."""
+    n_bytes = {
+        (rank, stream): (job.folder / f"rank{rank}.{name}").stat().st_size
+        for rank in range(job.ranks)
+        for stream, name in (("stdout", "out"), ("stderr", "err"))
+        if (job.folder / f"rank{rank}.{name}").exists()
+    }
+    talkers = [key for key, n in n_bytes.items() if n > most_bytes]
+    wrote = " and ".join(
+        f"rank {rank} wrote {n_bytes[rank, to]:,} bytes to {to}" for rank, to in talkers
+    )
+    return (
+        f"{wrote}, and a job is ended above {most_bytes:,} bytes: print less, or into a file of "
+        "the program's own",
+        tuple(dict.fromkeys(rank for rank, _ in talkers)),
+    )
+
+
+def time_is_up(
+    job: Job, endings: list[Ending], culprits: tuple[int, ...], limit_s: float, done: Finished
+) -> str:
     running = [ending for ending in endings if ending.code is None]
     if culprits:
         waiting = [ending for ending in running if ending.rank not in culprits]
@@ -167,25 +194,34 @@ def time_is_up(job: Job, endings: list[Ending], culprits: tuple[int, ...], limit
             return f"{cause}, and the job did not end within {limit_s:g} s"
         ranks = named(ending.rank for ending in waiting)
         waited = f"{ranks} waited until the time limit of {limit_s:g} s"
-        return f"{cause}, and {waited}; {places(job, waiting)}"
+        return f"{cause}, and {waited}; {places(job, waiting, done)}"
     if len(running) == job.ranks:
         verdict = f"no rank ended within {limit_s:g} s"
     else:
         ended = named(ending.rank for ending in endings if ending.code is not None)
         late = named(ending.rank for ending in running)
         verdict = f"{late} did not end within {limit_s:g} s, while {ended} did"
-    return f"{verdict}; {places(job, running)}"
+    return f"{verdict}; {places(job, running, done)}"
 
 
-def places(job: Job, endings: Iterable[Ending]) -> str:
-    """Where each rank was when the time was up, and its last line."""
+def places(job: Job, endings: Iterable[Ending], done: Finished) -> str:
+    """Where each rank was when the time was up, and its last line; the same one is quoted once."""
     said = []
+    first_with: dict[str, int] = {}
     for ending in endings:
         at = stood_at(job.text(f"rank{ending.rank}.stack")) or "an unknown place"
         if ending.over:
             at = "its end, where MPI waits for the other ranks"
-        lines = [line.text for line in read_output(job, ending.rank) if line.text.strip()]
-        last = f'its last line: "{short(lines[-1])}"' if lines else "it said nothing"
+        line = next(
+            (one.text for one in reversed(done.output[ending.rank]) if one.text.strip()), ""
+        )
+        same = first_with.setdefault(line, ending.rank)
+        if not line:
+            last = "it said nothing"
+        elif same == ending.rank:
+            last = f'its last line: "{short(line)}"'
+        else:
+            last = f"the same last line as rank {same}"
         said.append(f"rank {ending.rank} was at {at} ({last})")
     return "; ".join(said)
 

@@ -6,6 +6,7 @@ environment is not passed on; for ranks on several nodes there are the job scrip
 """
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -18,8 +19,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import allhands
-from allhands.launch import mpi
-from allhands.launch.job import POLL_S, Job, LaunchError, kill
+from allhands.launch import mpi, shared_memory
+from allhands.launch.job import MOST_BYTES, POLL_S, Job, LaunchError, kill
 from allhands.launch.report import Finished, judge
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -40,17 +41,25 @@ def mpirun(
     mpiexec: str | Path | None = None,
     pass_on: Collection[int] = (),
     scratch: str | Path | None = None,
+    hang_s: float | None = None,
 ) -> Finished:
     """Run `ranks` ranks of a program under mpiexec; return when all have ended.
 
     target: a script (a path that ends in .py) or a module ("allhands.cli").
-    arguments: the program's arguments. time_limit_s: after this the job is ended.
+    arguments: the program's arguments.
+    time_limit_s: after this, counted from the start, the job is ended.
+    hang_s: the same, counted from when MPI has started on all ranks. How long Python takes to
+    start, on a busy machine, then does not matter; time_limit_s should leave room for it.
     threads: for arithmetic, a rank. echo: print the ranks' lines as they come, "[rank] line".
     cwd, env: the ranks' folder, and what is added to their environment.
     python, mpiexec: the interpreter and the launcher; None looks beside `python`, then in PATH.
     pass_on: signals that go to the ranks when this process hears them, so that they can save and
     stop; a second one of a kind does what it always does. In the main thread only.
     scratch: a folder of the caller's, which is removed if the caller is killed and cannot do it.
+
+    The output of a rank that writes much is kept in part: the first and the last MiB of stdout, and
+    of stderr, and a line between that says how much is missing. A job in which a rank writes more
+    than 200 MiB to one of them is ended: more belongs into a file of the program's own.
 
     Raises RanksFailed if a rank failed, TimeUp if the time was up (both know the output so far),
     WrongWorld if the ranks did not find each other, LaunchError if they could not be started.
@@ -60,7 +69,9 @@ def mpirun(
     found = mpi.find(str(python), None if mpiexec is None else str(mpiexec))
     wanted = found.environ() | threads_environ(threads) | dict(env or {})
     command = [*found.command(ranks), *program]
-    return run(command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec, pass_on, scratch)
+    return run(
+        command, ranks, time_limit_s, echo, cwd, wanted, found.mpiexec, pass_on, scratch, hang_s
+    )
 
 
 def torchrun(
@@ -121,6 +132,7 @@ def run(
     launcher: str,
     pass_on: Collection[int] = (),
     scratch: str | Path | None = None,
+    hang_s: float | None = None,
 ) -> Finished:
     """Start a launcher under a keeper, wait, and read the records."""
     job = Job(uuid.uuid4().hex, Path(tempfile.mkdtemp(prefix="allhands-job-")), ranks)
@@ -128,7 +140,8 @@ def run(
     environ = mpi.own_environ(os.environ) | dict(wanted) | job.environ()
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), package]))
     keeper_command = [sys.executable, "-P", "-m", "allhands.launch.keeper"]
-    keeper_command += [str(os.getpid()), str(time_limit_s), *command]
+    limits = [time_limit_s, math.inf if hang_s is None else hang_s, MOST_BYTES]
+    keeper_command += [str(os.getpid()), *map(str, limits), *command]
     keeper = None
     if scratch is not None:
         job.write("scratch", path=str(Path(scratch).resolve()))
@@ -155,7 +168,7 @@ def run(
         if record is None:
             why = mpi.last_line(job.text("keeper.out"))
             raise LaunchError(f"the process that watches over the ranks was lost: {why}")
-        return judge(job, record, time_limit_s, launcher)
+        return judge(job, record, hang_s if record["why"] == "hang" else time_limit_s, launcher)
     finally:
         clean_up(job, keeper)
 
@@ -188,9 +201,11 @@ def clean_up(job: Job, keeper: subprocess.Popen | None) -> None:
         keeper.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             keeper.wait(KEEPER_S)
+    shared = shared_memory.of_job(job)
     job.end()
     if keeper is not None:
         keeper.wait()
+    shared_memory.remove(shared)
     shutil.rmtree(job.folder, ignore_errors=True)
 
 

@@ -13,6 +13,7 @@ ranks (`rank`, `size`, `intra_rank`, ...).
 
     mpiexec -n 4 python -m allhands.train.on_gpus               # first_lines, repaired and faulty
     mpiexec -n 4 python -m allhands.train.on_gpus twice         # another fault of lab bug3_togpu
+    mpiexec -n 4 python -m allhands.train.on_gpus --help        # their names
 """
 
 import argparse
@@ -32,7 +33,7 @@ from allhands import launch
 from allhands.train import device as devices
 from allhands.train import parallel, virtual_gpu
 from allhands.train.excepthook import end_job_on_error
-from allhands.train.faults.readings import readings
+from allhands.train.faults.readings import faulty_source, programs, readings
 from allhands.train.on_ranks import on_ranks
 
 LISTED = "CUDA_VISIBLE_DEVICES"
@@ -96,10 +97,10 @@ def on_gpus(program: Callable, ranks: int = 4) -> Ranks:
     """
     if real_gpus() >= ranks:
         return Ranks(tuple(on_ranks(observe_here, program, ranks=ranks, chainermn=True)), ranks)
-    return rehearse(program, ranks)
+    return on_virtual_gpus(program, ranks)
 
 
-def rehearse(
+def on_virtual_gpus(
     program: Callable,
     ranks: int = 4,
     *,
@@ -231,18 +232,48 @@ def where_is(model: chainer.Link) -> dict[str, str]:
     return places
 
 
+def reads_list(program: Callable) -> bool:
+    """Does the faulty reading of this fault read CUDA_VISIBLE_DEVICES?"""
+    return LISTED in faulty_source(program)
+
+
+def needs_list(name: str) -> str:
+    """Why a fault that reads CUDA_VISIBLE_DEVICES shows nothing here, and where it does."""
+    return (
+        f"The faulty {name} reads {LISTED}, which its ranks do not find here. Some schedulers set "
+        "it for each rank. Without one, in Python: on_virtual_gpus("
+        f"readings('bug3_togpu:{name}').faulty, visible=['0', '1', '2', '3'])"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """On the ranks that were started: rank 0 prints a table for each reading of a fault.
 
     The faulty reading comes last: on real GPUs it may leave its process unable to go on.
+    Returns 2 if there is no such fault, or if it needs a variable that is not set.
     """
+    known = programs("bug3_togpu")
     parser = argparse.ArgumentParser(prog="python -m allhands.train.on_gpus")
-    parser.add_argument("name", nargs="?", default="first_lines", help="a fault of lab bug3_togpu")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="first_lines",
+        help=f"a fault of lab bug3_togpu: {', '.join(known)} (needs {LISTED}: physical)",
+    )
     name = parser.parse_args(arguments).name
+    wrong = ""
+    if name not in known:
+        wrong = f"There is no fault {name!r} of lab bug3_togpu; there are: {', '.join(known)}."
+    elif reads_list(known[name]) and LISTED not in os.environ:
+        wrong = needs_list(name)
+    if wrong:  # known before any MPI starts, so no rank waits for another
+        if launch.place()[0] == 0:
+            print(wrong, flush=True)
+        return 2
     comm = parallel.communicator()
     end_job_on_error(comm)
     launch.expect_world(comm.mpi_comm)
-    both = readings(f"bug3_togpu:{name}")
+    both = readings(known[name])
     for reading in ("repaired", "faulty"):
         seen = comm.mpi_comm.gather(observe_here(comm, both.named(reading)))
         if parallel.speaks(comm):

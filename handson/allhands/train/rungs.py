@@ -9,7 +9,6 @@ takes half a second. A function of a notebook is known to the ranks by its sourc
 `np` there, its own imports, and the functions that it is handed.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,9 +17,9 @@ from allhands import launch
 from allhands.train import last_seen, written
 from allhands.train.excepthook import end_job_on_error
 
-WRITTEN, ASKED, CALLS = "program.py", "asked.json", "calls"
-START = f"\n\nif __name__ == '__main__':\n    import {__name__}\n\n    {__name__}.run(globals())\n"
-HANG_S = 5.0  # the longest that a start of these small programs may take, with some patience
+CALLS = "calls"
+HANG_S = 5.0  # the longest that one of these small programs may take, with some patience
+START_S = 60.0  # the longest that Python and MPI may take to start, on a busy machine
 ABORT_S = 0.5  # how long a rank that raised waits for the words of the others
 
 
@@ -29,28 +28,26 @@ def start(
 ) -> list:
     """Call `program(comm, *functions)` on `ranks` ranks; return their results, rank 0 first.
 
+    time_limit_s: for the program itself. It counts from when MPI has started on all ranks; until
+    then they have START_S.
     Raises the errors of `launch.mpirun`, with two attributes more: `calls`, the calls of each rank
     up to the end (`last_seen.Call`), and `stacks`, what faulthandler wrote on each rank that still
     ran after half of the time. What ranks print is printed, the rank in front.
     """
     with tempfile.TemporaryDirectory(prefix="allhands-rungs-") as temporary:
         folder = Path(temporary)
-        script = folder / WRITTEN
-        everything = (program, *functions)
-        sources = map(written.source_of, written.to_write(everything))
-        source = "\n\n".join(["import math", "import numpy as np", *sources])
-        script.write_text(source + START, encoding="utf-8")
-        names = [written.address(each) for each in everything]
-        asked = {"functions": names, "ask_after_s": time_limit_s / 2}
-        (folder / ASKED).write_text(json.dumps(asked), encoding="utf-8")
         try:
-            done = launch.mpirun(script, ranks=ranks, time_limit_s=time_limit_s, scratch=folder)
-            for rank in range(ranks):
-                for line in done.text(rank).splitlines():
-                    print(f"[{rank}] {line}")
-            return written.results(folder, done)
+            return written.call_on_ranks(
+                folder,
+                (program, *functions),
+                by=__name__,
+                imports="import math\nimport numpy as np",
+                ranks=ranks,
+                asked={"ask_after_s": time_limit_s / 2},
+                time_limit_s=START_S + time_limit_s,
+                hang_s=time_limit_s,
+            )
         except launch.LaunchError as error:
-            error.args = (written.quoted(str(error), script, source),)
             error.calls = last_seen.read(folder / CALLS)
             error.stacks = [_text(folder / CALLS / f"rank{r}.stack") for r in range(ranks)]
             raise
@@ -94,11 +91,9 @@ def run(names: Mapping[str, object]) -> None:
     """What each rank does. names: those of the file with the functions, where it began."""
     from mpi4py import MPI
 
-    folder = Path(str(names["__file__"])).parent
     end_job_on_error(MPI.COMM_WORLD, wait_s=ABORT_S)
     launch.expect_world(MPI.COMM_WORLD)
-    asked = json.loads((folder / ASKED).read_text(encoding="utf-8"))
-    program, *functions = written.found(asked["functions"], names)
+    folder, asked, (program, *functions) = written.received(names)
     last_seen.dump_stack_after(asked["ask_after_s"], folder / CALLS, MPI.COMM_WORLD.rank)
     result = program(last_seen.Noted(MPI.COMM_WORLD, folder / CALLS), *functions)
     written.send_back(folder, MPI.COMM_WORLD.rank, result)

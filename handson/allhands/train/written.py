@@ -3,10 +3,17 @@
 A function of this package is imported. Of any other the source is written to a file, which the
 ranks run. What they return comes back as a pickle a rank. Where a function fails, the line is
 quoted: "line 7 of functions.py" means nothing to the reader of a notebook.
+
+`call_on_ranks` is the caller's end of it, `received` that of a rank. Between them stand files:
+
+    functions.py     imports and sources; the last lines call `run(globals())` of a module of ours
+    asked.json       which functions, and what else the ranks must know
+    rank2.pickle     what the function returned on rank 2
 """
 
 import importlib
 import inspect
+import json
 import pickle
 import re
 import textwrap
@@ -15,7 +22,51 @@ from pathlib import Path
 
 from allhands import launch
 
+WRITTEN, ASKED = "functions.py", "asked.json"
+START = "\n\nif __name__ == '__main__':\n    import {by}\n\n    {by}.run(globals())\n"
 RETURN = "Return numbers, texts, lists, dicts or NumPy arrays."
+
+
+def call_on_ranks(
+    folder: Path,
+    functions: Sequence[Callable],
+    *,
+    by: str,
+    imports: str,
+    ranks: int,
+    asked: Mapping[str, object] | None = None,
+    **limits: float | None,
+) -> list:
+    """Let ranks call the first of `functions` with the others; return their results, rank 0 first.
+
+    by: the module whose `run(names)` each rank calls. imports: the head of the written file.
+    asked: what `run` must know besides. limits: `time_limit_s` and `hang_s` of `launch.mpirun`.
+
+    What the ranks print is printed when all have ended, rank by rank, the rank in front of each
+    line. Errors are those of `launch.mpirun`, with the lines of written functions quoted, and
+    ValueError for a function without a source.
+    """
+    script = folder / WRITTEN
+    source = "\n\n".join([imports, *map(source_of, to_write(functions))])
+    script.write_text(source + START.format(by=by), encoding="utf-8")
+    told = {"functions": [address(each) for each in functions], **(asked or {})}
+    (folder / ASKED).write_text(json.dumps(told), encoding="utf-8")
+    try:
+        done = launch.mpirun(script, ranks=ranks, scratch=folder, **limits)
+    except launch.LaunchError as error:
+        error.args = (quoted(str(error), script, source),)
+        raise
+    for rank in range(ranks):
+        for line in done.text(rank).splitlines():
+            print(f"[{rank}] {line}")
+    return results(folder, done)
+
+
+def received(names: Mapping[str, object]) -> tuple[Path, dict, list[Callable]]:
+    """On a rank: (the folder, what was asked, the functions). names: those of the written file."""
+    folder = Path(str(names["__file__"])).parent
+    told = json.loads((folder / ASKED).read_text(encoding="utf-8"))
+    return folder, told, found(told["functions"], names)
 
 
 def source_of(function: Callable) -> str:

@@ -13,23 +13,10 @@ import numpy as np
 
 from allhands.grade.check import Marker, likely, show
 from allhands.train import on_gpus
+from allhands.train.faults.bug3_togpu import born
 from allhands.train.virtual_gpu import virtual
 
 __all__ = ["births", "choose", "first_lines", "scaled", "twice", "where_is"]
-
-
-def born(cupy) -> dict:
-    """The program of the exercise `births`."""
-    a = cupy.zeros(3)
-    cupy.cuda.Device(2).use()
-    b = cupy.zeros(3)
-    with cupy.cuda.Device(1):
-        c = cupy.zeros(3)
-        d = b.copy()
-    e = c[:2]
-    f = cupy.zeros_like(a)
-    return {"a": a, "b": b, "c": c, "d": d, "e": e, "f": f}
-
 
 BIRTHS = {  # what to think of, where a prediction is wrong
     "a": "nobody has chosen a device yet: device 0 is current",
@@ -218,13 +205,13 @@ def _returned(mark: Marker, program: Callable, *names: str) -> None:
 
 def first_lines(mark: Marker, first_lines: Callable) -> None:
     _returned(mark, first_lines, "model", "x", "y")
-    ranks = on_gpus.rehearse(first_lines)
+    ranks = on_gpus.on_virtual_gpus(first_lines)
     late = (
         any("current device" in each.error for each in ranks.ranks),
         "what device is current when the model is moved? Choose first, then make",
     )
     here = everything_at_home(mark, ranks, "all of rank r on GPU r, on four ranks", late)
-    second = on_gpus.rehearse(first_lines, first_rank=6)
+    second = on_gpus.on_virtual_gpus(first_lines, first_rank=6)
     lost = where_else(second, 0, 1, 2, 3)
     mark.require(
         not second.failed and not lost,
@@ -240,7 +227,7 @@ def first_lines(mark: Marker, first_lines: Callable) -> None:
 
 def scaled(mark: Marker, scaled: Callable) -> None:
     _returned(mark, scaled, "model", "y")
-    ranks = on_gpus.rehearse(scaled)
+    ranks = on_gpus.on_virtual_gpus(scaled)
     mixed = any("incompatible array types" in each.error for each in ranks.ranks)
     lies = any("@numpy" in str(each.kept.get("model")) for each in ranks.ranks)
     cases = (
@@ -292,7 +279,7 @@ def scaled(mark: Marker, scaled: Callable) -> None:
 
 def twice(mark: Marker, twice: Callable) -> None:
     _returned(mark, twice, "model", "y")
-    ranks = on_gpus.rehearse(twice)
+    ranks = on_gpus.on_virtual_gpus(twice)
     warned = any(each.warned for each in ranks.ranks)
     places = [each.kept.get("model") for each in ranks.ranks]
     cases = (
@@ -308,7 +295,7 @@ def twice(mark: Marker, twice: Callable) -> None:
         ),
     )
     here = everything_at_home(mark, ranks, "no error and no warning, rank r on GPU r", *cases)
-    calm = on_gpus.rehearse(twice, peer_access=True)
+    calm = on_gpus.on_virtual_gpus(twice, peer_access=True)
     mark.require(
         not any(each.warned for each in calm.ranks) and places == [f"@cupy:{r}" for r in range(4)],
         1,
@@ -321,7 +308,7 @@ def twice(mark: Marker, twice: Callable) -> None:
 
 def choose(mark: Marker, choose: Callable) -> None:
     _returned(mark, choose, "x")
-    own = on_gpus.rehearse(choose, visible=["0", "1", "2", "3"])
+    own = on_gpus.on_virtual_gpus(choose, visible=["0", "1", "2", "3"])
     failed = own.failed and next(each for each in own.ranks if each.error)
     alone = mark.require(
         not own.failed and not where_else(own, 0, 1, 2, 3),
@@ -340,9 +327,9 @@ def choose(mark: Marker, choose: Callable) -> None:
             otherwise="the small array `x` must be made on the chosen GPU",
         ),
     )
-    shared = on_gpus.rehearse(choose)
-    half = on_gpus.rehearse(choose, 2, n_gpus=4, visible=["2,3", "2,3"])
-    second = on_gpus.rehearse(choose, first_rank=6)
+    shared = on_gpus.on_virtual_gpus(choose)
+    half = on_gpus.on_virtual_gpus(choose, 2, n_gpus=4, visible=["2,3", "2,3"])
+    second = on_gpus.on_virtual_gpus(choose, first_rank=6)
     failed = shared.failed or half.failed
     first_node_fine = not (failed or where_else(shared, 0, 1, 2, 3) or where_else(half, 2, 3))
     mark.require(

@@ -6,19 +6,19 @@ python -m allhands.train.faults fit_line --repaired --ranks 4
 """
 
 import argparse
-import importlib
 import inspect
+import os
 import pkgutil
 from collections.abc import Callable, Sequence
 
 from allhands import launch
 from allhands.train import faults, last_seen
-from allhands.train.faults.readings import faulty_source, readings
+from allhands.train.faults import bug2_singlegpu, readings
 from allhands.train.rungs import HANG_S, start
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if the ranks ended well and agree, 1 if not, 2 if there is no such fault.
+    """Return 0 if the ranks ended well and agree, 1 if not, 2 if there is no such fault here.
 
     Programs of GPUs say on which GPU each thing is, or who complains; for them it is always 0.
     """
@@ -29,7 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reading.add_argument("--faulty", action="store_true", help="as it is given (the default)")
     reading.add_argument("--repaired", action="store_true", help="as it should be")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=HANG_S, metavar="S")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=HANG_S,
+        metavar="S",
+        help="seconds, from when all ranks are up",
+    )
     asked = parser.parse_args(arguments)
     known = programs()
     if asked.name is None:
@@ -39,35 +45,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.name not in known:
         print(f"There is no fault {asked.name!r} that ranks can run; there are: {', '.join(known)}")
         return 2
-    both = readings(known[asked.name])
+    both = readings.readings(known[asked.name])
     program = both.repaired if asked.repaired else both.faulty
     if "cupy" in inspect.signature(program).parameters:
-        from allhands.train.on_gpus import on_gpus
+        from allhands.train import on_gpus
 
-        print(on_gpus(program, asked.ranks))
+        # Real ranks inherit the list of this process; a rehearsal shows none to its ranks.
+        listed = on_gpus.LISTED in os.environ and on_gpus.real_gpus() >= asked.ranks
+        if not asked.repaired and not listed and on_gpus.reads_list(both.repaired):
+            print(on_gpus.needs_list(asked.name))
+            return 2
+        print(on_gpus.on_gpus(program, asked.ranks))
         return 0
+    if asked.repaired:
+        print(mended(asked.name), end="")
     return show(program, asked.ranks, asked.time_limit)
 
 
 def programs() -> dict[str, Callable]:
     """The faults of all labs that are programs of a rank: program(comm) or program(comm, cupy)."""
-    found = {}
-    for module in pkgutil.iter_modules(faults.__path__):
-        if not module.name.startswith("bug"):
-            continue
-        lab = importlib.import_module(f"{faults.__name__}.{module.name}")
-        for name, function in inspect.getmembers(lab, inspect.isfunction):
-            if function.__module__ == lab.__name__ and _is_program(function):
-                found[name] = function
-    return found
+    modules = [one.name for one in pkgutil.iter_modules(faults.__path__)]
+    labs = [readings.programs(name) for name in modules if name.startswith("bug")]
+    return {name: program for lab in labs for name, program in lab.items()}
 
 
-def _is_program(function: Callable) -> bool:
-    try:
-        faulty_source(function)
-    except ValueError:  # it has no fault
-        return False
-    return list(inspect.signature(function).parameters) in (["comm"], ["comm", "cupy"])
+def mended(name: str) -> str:
+    """A line that says what was wrong and what repairs it; "" where nobody has written that."""
+    found = [one for one in bug2_singlegpu.SYMPTOMS if one.name == name]
+    return f"The fault was {found[0].title}. {found[0].repair}\n" if found else ""
 
 
 def show(program: Callable, ranks: int, time_limit_s: float) -> int:

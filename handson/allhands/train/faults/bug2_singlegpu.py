@@ -174,7 +174,8 @@ class Symptom:
     """What the faulty reading of `name` shows, on which rung (of 1, 2 and 4 ranks) at first.
 
     kind: "error" (a rank raises), "hang", "differs" (the ranks return different results, without a
-    word), "any" (now this, now that). repair: one sentence.
+    word), "any" (now this, now that). title, repair: what is wrong, and one sentence that mends
+    it; `python -m allhands.train.faults NAME --repaired` says both.
     """
 
     name: str

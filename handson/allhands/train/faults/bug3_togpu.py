@@ -6,6 +6,19 @@ lines `### FAULT` above it are the faulty one (see `readings.py`).
 """
 
 
+def born(cupy) -> dict:
+    """No fault: where does each of six arrays lie? For the exercise `births`, on three GPUs."""
+    a = cupy.zeros(3)
+    cupy.cuda.Device(2).use()
+    b = cupy.zeros(3)
+    with cupy.cuda.Device(1):
+        c = cupy.zeros(3)
+        d = b.copy()
+    e = c[:2]
+    f = cupy.zeros_like(a)
+    return {"a": a, "b": b, "c": c, "d": d, "e": e, "f": f}
+
+
 def first_lines(comm, cupy):
     """The first lines of `main`: choose this rank's GPU, put the model there, compute once.
 

@@ -76,11 +76,25 @@ def faulty_source(function: Callable) -> str:
     return "\n".join([head, *lines]) + "\n"
 
 
-def repaired_source(function: Callable) -> str:
-    """Return the source of the repaired reading: the function without its FAULT lines."""
-    head, body = _head_and_body(function)
-    lines = [line for line in body.split("\n") if not _FAULT.fullmatch(line)]
-    return "\n".join([head, *lines]) + "\n"
+def programs(module: str) -> dict[str, Callable]:
+    """The faults of a module of this folder that are programs of a rank, by name.
+
+    Such a program is `program(comm)` or `program(comm, cupy)`; the repaired reading is returned.
+    """
+    lab = importlib.import_module(f"{PACKAGE}.{module}")
+    return {
+        name: function
+        for name, function in inspect.getmembers(lab, inspect.isfunction)
+        if function.__module__ == lab.__name__ and _is_program(function)
+    }
+
+
+def _is_program(function: Callable) -> bool:
+    try:
+        faulty_source(function)
+    except ValueError:  # it has no fault
+        return False
+    return list(inspect.signature(function).parameters) in (["comm"], ["comm", "cupy"])
 
 
 def _function(where: str) -> Callable:
