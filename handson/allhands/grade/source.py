@@ -86,6 +86,7 @@ def _expand(cell: NotebookNode, lab: Lab) -> None:
         cell.metadata["nbgrader"] = _nbgrader(exercise_id, cell, solution=True)
     if check_id is not None:
         points = float(lab.exercise(check_id).points)
+        points = int(points) if points.is_integer() else points  # as JupyterLab saves it
         grade = _nbgrader(CHECK_PREFIX + check_id, cell, grade=True, locked=True)
         cell.metadata["nbgrader"] = {**grade, "points": points}
     cell.metadata = nbformat.from_dict(cell.metadata)
