@@ -30,7 +30,11 @@ asked = parser.parse_args()
 
 if not asked.log.is_file():
     parser.error(f"there is no file {asked.log}: give the log of a job")
-output = by_label(asked.log.read_text(encoding="utf-8", errors="replace"), LABEL)
+try:
+    text = asked.log.read_text(encoding="utf-8", errors="replace")
+except OSError as error:
+    parser.error(f"{asked.log} cannot be read ({error.strerror}): give the log of a job")
+output = by_label(text, LABEL)
 if not output:
     parser.error(f"no line of {asked.log} has the label {LABEL}: change LABEL")
 n_ranks = max(asked.ranks or 0, max(output) + 1)

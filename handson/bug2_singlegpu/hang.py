@@ -3,8 +3,8 @@
     mpiexec -n 2 python handson/bug2_singlegpu/hang.py        # it prints the two process numbers
     py-spy dump --pid PID                                     # in another terminal
 
-After 10 s each rank writes its stack to the folder `calls`; the last call of each rank is there
-too. End it with Ctrl-C.
+After 10 s each rank writes its stack to the folder `runs/hang`; the last call of each rank is there
+too (`last_seen.read("runs/hang")`). End it with Ctrl-C.
 """
 
 import os
@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from allhands.train import last_seen
 
-FOLDER = "calls"
+FOLDER = "runs/hang"  # git does not see what is in runs
 
 
 def evaluate(comm):

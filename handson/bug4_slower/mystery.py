@@ -1,4 +1,7 @@
-"""A run with hidden causes: which? Number 1 to 15: `python mystery.py 3`, and then `--tell`."""
+"""A run with hidden causes: which? Number 1 to 15: `python mystery.py 3`, and then `--tell`.
+
+The runs stay in a temporary folder, which is named, for the doctor.
+"""
 
 import argparse
 import itertools
@@ -21,12 +24,8 @@ def main() -> None:
         print(" and ".join(causes))
         return
     folder = Path(tempfile.mkdtemp(prefix="mystery-"))
-    program = slower.faulty(*causes)
-    alone = slower.run(program, 1, folder / "alone", threads=1)
-    together = slower.run(program, asked.ranks, folder / "together")
-    print(slower.table({"alone": alone, "together": together}))
-    print(f"speed-up of an epoch: {slower.speed_up(alone, together):.2f}")
-    print(f"the runs' folders, for the doctor: {folder}/alone, {folder}/together")
+    with slower.sentences("mystery", folder):
+        slower.show(slower.faulty(*causes), asked.ranks, folder)
 
 
 if __name__ == "__main__":

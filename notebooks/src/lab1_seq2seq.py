@@ -38,8 +38,8 @@ desk = Desk("lab1_seq2seq")
 # ## 1. The sentences
 #
 # The corpus has 8,000 pairs: English numbers and dates, and their Japanese. It was generated, so nobody
-# has to download it. But the task is real. English counts in thousands and Japanese in ten-thousands
-# (万). And the parts of a date change their places.
+# has to download it. But the task is real. English counts in thousands and Japanese in man
+# (万, 10,000). And the parts of a date change their places.
 
 # %%
 config = configs.lab1_cpu()

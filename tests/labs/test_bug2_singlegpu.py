@@ -304,5 +304,5 @@ def test_the_bench_s_program_ends_alone(tmp_path):
     bench = Path(__file__).parents[2] / "handson" / "bug2_singlegpu" / "hang.py"
     done = subprocess.run([sys.executable, bench], cwd=tmp_path, capture_output=True, text=True)
     assert "loss 1.00" in done.stdout
-    names = [call.name for call in last_seen.read(tmp_path / "calls")[0]]
+    names = [call.name for call in last_seen.read(tmp_path / "runs" / "hang")[0]]
     assert names == ["barrier", "barrier", "barrier", "allreduce"]

@@ -1,5 +1,7 @@
 """The lab bug4: each fault shows in what can be counted, and is gone in the repaired reading."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -165,6 +167,32 @@ def test_one_step_in_all_has_a_time_too(tmp_path):
     run = slower.run(slower.MENDED, 1, tmp_path, threads=1, batch_size=5000, epochs=1)
     assert run.n_steps == 1
     assert run.epoch_s > 0
+
+
+def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["slower", "--out", str(tmp_path / "file")])
+    with pytest.raises(SystemExit) as ended:
+        slower.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.count("\n") == 1
+    assert "cannot be written (Not a directory). Give another folder." in said
+
+
+def test_a_reader_that_has_enough_gets_a_sentence(tmp_path):
+    code = (
+        "from allhands.train import slower\n"
+        f"with slower.sentences('slower', {str(tmp_path)!r}): print('x' * 10**6)"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    started.stdout.close()
+    said = started.stderr.read()
+    started.stderr.close()
+    assert started.wait(60) == 2
+    assert said == (f"slower: the output was not read to its end. The runs stay in {tmp_path}.\n")
 
 
 @pytest.mark.parametrize("asked", [["--ranks", "0"], ["--batch", "0"], ["--epochs", "-1"]])

@@ -365,3 +365,28 @@ def test_two_ranks_that_stop_and_go_on_repeat_one_device_with_the_doubled_batch(
     said = [line.split("] ")[1] for line in capsys.readouterr().out.splitlines() if line[1] == "0"]
     assert len(said) == 4
     assert said[:2] == said[2:]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nofile.py", "--out", "out"], "There is no file nofile.py. Give a .py file with some"),
+        (["mine.py", "--out", "mine.py"], "The folder mine.py cannot be written (File exists)"),
+        (["mine.py", "--out", "out", "--resume"], "model.npz and optimizer.npz cannot be found"),
+    ],
+)
+def test_the_program_of_the_edits_ends_with_a_sentence(
+    words, sentence, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    monkeypatch.setattr("sys.argv", ["eight_edits", *words])
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("PMI_SIZE", "2")
+        monkeypatch.setenv("PMI_RANK", rank)
+        with pytest.raises(SystemExit) as ended:
+            eight_edits.main()
+        said = capsys.readouterr().err
+        assert ended.value.code == 2
+        assert said.count("\n") == lines
+        assert sentence in said or rank == "1"

@@ -7,7 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from allhands.cli import app
+from allhands.cli import cores as cli_cores
 from allhands.trace.events import Event, write_events
+from allhands.train.compare import Comparison
 
 
 @pytest.fixture
@@ -48,8 +50,10 @@ def test_help_names_every_command(allhands):
         (["train", "lab1_cpu", "--set", "train=nothing.tsv"], "nothing.tsv"),
         (["train", "lab1_cpu", "--ranks", "2"], "lab1_cpu is a run on 1 rank here, and 2 came up"),
         (["train", "lab2_cpu", "--set", "communicator=flat"], "no communicator 'flat' here"),
-        (["translate", "no/such/run", "one"], "is not the config of a run"),
+        (["translate", "no/such/run", "one"], "There is no run folder no/such/run"),
         (["summary", "no/such/run"], "no/such/run/metrics.jsonl cannot be read: No such file"),
+        (["train", "lab2_cpu", "--ranks", "99999"], "--ranks 99999 asks for 99999 processes on"),
+        (["compare", "lab2_cpu", "--ranks", "99999"], "more than 16 a core are not started"),
         (["grade", "no/such/notebook.ipynb"], "no/such/notebook.ipynb"),
         (["plan", "none.csv", "--startup-s=1", "--s-per-byte=1"], "none.csv cannot be read"),
         (["lab", "lab99"], "There is no lab 'lab99'"),
@@ -149,4 +153,47 @@ def test_plan_says_in_words_what_to_do(allhands, tmp_path):
 
 def test_lab_lists_the_manifest(allhands):
     assert "lab1_seq2seq" in allhands("lab").output
-    assert "masked_loss" in allhands("lab", "lab1_seq2seq").output
+    told = allhands("lab", "lab1_seq2seq").output
+    assert "masked_loss" in told
+    for command in (
+        "notebooks/lab1_seq2seq.ipynb",
+        "handson/lab1_seq2seq/README.md",
+        "allhands train lab1_real",
+        "cluster_jobs/submit lab1_seq2seq",
+    ):
+        assert command in told
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "said"),
+    [
+        (1, 1, ""),
+        (3, 2, ""),
+        (4, 2, "4 ranks on 2 cores take turns: correct, but no faster.\n"),
+        (16, 1, "16 ranks on 1 core take turns: correct, but no faster.\n"),
+    ],
+)
+def test_ranks_that_take_turns_are_told_so(ranks, cores, said, monkeypatch, capsys):
+    monkeypatch.setattr("allhands.doctor.machine.Machine.cores", lambda _: cores)
+    cli_cores.fit(ranks)
+    assert capsys.readouterr().err == said
+
+
+def test_more_than_16_ranks_a_core_are_refused(monkeypatch):
+    monkeypatch.setattr("allhands.doctor.machine.Machine.cores", lambda _: 2)
+    cli_cores.fit(32)
+    with pytest.raises(ValueError, match=r"99 processes on 2 cores.*Give --ranks 2, or at most 32"):
+        cli_cores.fit(99)
+
+
+def test_compare_takes_two_ranks_and_says_that_one_shows_little(allhands, monkeypatch):
+    asked = []
+
+    def equal(target, ranks, **_):
+        asked.append(ranks)
+        return Comparison(target, ranks, ())
+
+    monkeypatch.setattr("allhands.train.compare.compare", equal)
+    assert "shows little" not in allhands("compare", "lab2_cpu").stderr
+    assert "One rank shows little" in allhands("compare", "lab2_cpu", "--ranks=1").stderr
+    assert asked == [2, 1]

@@ -303,5 +303,5 @@ def test_a_vocabulary_rounded_up_gives_sizes_for_tensor_cores_and_only_known_tok
 
 
 def test_a_folder_without_a_model_is_told_so(tmp_path, config):
-    with pytest.raises(ValueError, match="is not the config of a run"):
+    with pytest.raises(ValueError, match="There is no run folder"):
         Translator.load(tmp_path)

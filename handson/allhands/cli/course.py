@@ -75,3 +75,16 @@ def lab(
     console.print(f"[bold]{chosen.title}[/bold]\n{chosen.aim}\n", highlight=False)
     for exercise in chosen.exercises:
         console.print(f"  {exercise.id}: {exercise.title} ({exercise.kind}, {exercise.points:g})")
+    console.print()
+    for what, command in commands(chosen):
+        console.print(f"  {what:<12}{command}", highlight=False, soft_wrap=True)
+
+
+def commands(chosen: labs.Lab) -> list[tuple[str, str]]:
+    """What a lab is worked with, from the folder of the course: its places, and its commands."""
+    return [
+        ("notebook", f"notebooks/{chosen.stem}.ipynb"),
+        ("bench", f"handson/{chosen.stem}/README.md"),
+        *(("train", f"allhands train {preset}") for preset in chosen.presets),
+        ("cluster", f"cluster_jobs/submit {chosen.stem}"),
+    ]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from allhands.cli import cores
 from allhands.cli.sentences import EXIT_WRONG_USE, sentences
 
 
@@ -16,7 +17,7 @@ def compare(
     target: Annotated[
         str, typer.Argument(help="A preset, or a file (.py) that defines build(comm).")
     ],
-    ranks: Annotated[int, typer.Option(help="How many ranks to compare with one.")],
+    ranks: Annotated[int, typer.Option(help="How many ranks to compare with one.")] = 2,
     steps: Annotated[int, typer.Option(help="Steps to make before parameters are compared.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     settings: Annotated[
@@ -36,6 +37,7 @@ def compare(
     from allhands.train.compare import compare as run_comparison
 
     with sentences():
+        cores.fit(ranks)
         try:
             found = run_comparison(
                 target, ranks, steps=steps, settings=settings or [], time_limit_s=time_limit
@@ -43,6 +45,10 @@ def compare(
         except LaunchError as error:
             raise ValueError(error) from error
     typer.echo(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if as_json else str(found))
+    if ranks == 1:
+        typer.echo(
+            "One rank shows little: it shares nothing with others. Give --ranks 2.", err=True
+        )
     if not found.equal:
         raise typer.Exit(1)
 

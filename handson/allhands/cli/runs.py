@@ -12,6 +12,7 @@ from rich.table import Table
 
 from allhands import config as configs
 from allhands import launch
+from allhands.cli import cores
 from allhands.cli.sentences import EXIT_INTERRUPTED, sentences
 
 
@@ -70,6 +71,7 @@ def train(
         options += [f"--set={change}" for change in changes]
         if ranks is not None:
             configs.on_ranks(config, ranks)
+            cores.fit(ranks)
             asked = [f"--out={out}"] * (out is not None) + ["--resume"] * resume
             code = parallel_job.on_this_machine(["train", preset, *asked, *options], ranks)
             raise typer.Exit(code)

@@ -165,6 +165,6 @@ def recipes(outcomes: Sequence[Mapping], titles: Mapping[str, str], title: str =
         right.set(xlabel="digits recognised in the test (%)", xlim=(-3, 103))
         right.set_yticks(range(len(shown)), [titles[name] for name in shown], size=8)
         right.axvline(10, color="0.7", lw=1, ls=":")
-        right.text(11, len(shown) - 0.55, "by chance", size=7.5, color="0.35")
+        right.text(12, len(shown) - 0.75, "by chance", size=7.5, color="0.35")
         right.set_ylim(len(shown) - 0.5, -0.5)
     return picture

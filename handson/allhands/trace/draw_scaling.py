@@ -29,7 +29,7 @@ def speedup(
     series = points if isinstance(points, Mapping) else {"measured": points}
     most = max(point.ranks for its_points in series.values() for point in its_points)
     with matplotlib.rc_context(draw.STYLE):
-        figure = draw.new_picture(5.6, 4)
+        figure = draw.new_picture(5.6, 4.6)
         axes = figure.add_subplot()
         axes.plot([1, most], [1, most], color="#999999", lw=1, label="ideal")
         for number, (name, its_points) in enumerate(series.items()):
@@ -55,7 +55,7 @@ def speedup(
             axes.axvspan(
                 cores + 0.5, most + 0.2, color="#EEEEEE", zorder=0, label="ranks share cores"
             )
-        axes.legend(frameon=False, loc="upper left")
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
         axes.set_title(title)
     return figure
 

@@ -9,6 +9,8 @@ edits. Two ranks with batch B repeat what one device does with batch 2B and twic
 
 import argparse
 import runpy
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -131,6 +133,28 @@ def write(path: Path, *functions: Callable) -> Path:
     return parallel.write_edits(path, *theirs)
 
 
+def ready(file: Path, out: Path, resume: bool) -> None:
+    """Make `out`. ValueError, in a sentence, if the program could not begin with them."""
+    if not file.is_file():
+        raise ValueError(
+            f"There is no file {file}. Give a .py file with some of the functions of the edits: "
+            f"{', '.join(field.name for field in fields(Edits))}."
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise ValueError(
+            f"The folder {out} cannot be written ({error.strerror}). Give another --out."
+        ) from error
+    missing = [name for name in ("model.npz", "optimizer.npz") if not (out / name).is_file()]
+    if resume and missing:
+        raise ValueError(
+            f"--resume goes on from what is in {out}, and {' and '.join(missing)} cannot be found "
+            f"there. Leave --resume away to begin."
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path, help="a file with some of the edits' functions")
@@ -138,11 +162,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the model")
     parser.add_argument("--resume", action="store_true", help="go on from what is in --out")
     asked = parser.parse_args()
+    try:
+        ready(asked.file, asked.out, asked.resume)
+    except ValueError as error:  # before MPI starts: each rank ends by itself
+        if launch.place()[0] == 0:
+            print(f"eight_edits: {error}", file=sys.stderr)
+        sys.exit(2)
     from mpi4py import MPI
 
     end_job_on_error(MPI.COMM_WORLD)
     launch.expect_world(MPI.COMM_WORLD)
-    asked.out.mkdir(parents=True, exist_ok=True)
     many_ranks(Edits.from_file(asked.file), small(), asked.epochs, asked.out, asked.resume)
 
 

@@ -18,11 +18,14 @@ import dataclasses
 import inspect
 import itertools
 import json
+import os
 import statistics
+import sys
 import tempfile
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -306,18 +309,53 @@ def main() -> None:
         "--batch", type=from_1_on, default=16, help="samples that one process takes alone"
     )
     parser.add_argument("--epochs", type=from_1_on, default=2)
-    parser.add_argument("--out", type=Path, help="a folder for the runs `alone` and `together`")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="a folder for the runs `alone` and `together`; else a temporary one, which stays",
+    )
     asked = parser.parse_args()
     if unknown := set(asked.faults) - set(PARTS):
         parser.error(f"there is no fault {', '.join(unknown)}; there are: {', '.join(PARTS)}")
     root = asked.out or Path(tempfile.mkdtemp(prefix="allhands-slower-"))
-    program = faulty(*asked.faults)
     settings = {"batch_size": asked.batch, "epochs": asked.epochs}
+    with sentences("slower", root):
+        show(faulty(*asked.faults), asked.ranks, root, **settings)
+
+
+def show(program: Program, ranks: int, root: Path, **settings) -> None:
+    """Run a program alone and on `ranks` ranks, in two folders of `root`, and print what is seen.
+
+    The folders stay, for the doctor: its command is the last line.
+    """
     alone = run(program, 1, root / "alone", threads=1, **settings)
-    together = run(program, asked.ranks, root / "together", **settings)
+    together = run(program, ranks, root / "together", **settings)
     print(table({"alone": alone, "together": together}))
     print(f"speed-up of an epoch: {speed_up(alone, together):.2f}")
+    print(f"The runs stay in {root}, for the doctor; remove it when you have asked:")
     print(f"allhands doctor --run {together.folder} --against {alone.folder}")
+
+
+@contextmanager
+def sentences(command: str, root: Path) -> Iterator[None]:
+    """End a command that cannot go on with one sentence and exit code 2. root: of its runs."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        with open(os.devnull, "w") as nothing:  # or Python's last flush fails again
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        _end(f"{command}: the output was not read to its end. The runs stay in {root}.")
+    except OSError as error:
+        where = error.filename or root
+        _end(f"{command}: {where} cannot be written ({error.strerror}). Give another folder.")
+    except launch.LaunchError as error:
+        _end(f"{command}: {error}")
+
+
+def _end(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+    sys.exit(2)
 
 
 def from_1_on(text: str) -> int:

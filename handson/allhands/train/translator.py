@@ -71,7 +71,15 @@ class Translator:
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> "Translator":
-        """Load what a run left: its model, or of an unfinished run the newest snapshot."""
+        """Load what a run left: its model, or of an unfinished run the newest snapshot.
+
+        Raises ValueError, in a sentence, if `folder` is not one of a run.
+        """
+        if not (folder / "config.json").exists():
+            raise ValueError(
+                f"There is no run folder {folder}, or it has no config.json. Give the folder that "
+                f"`allhands train` named when it began."
+            )
         config = configs.load(folder / "config.json")
         if device is not None:
             config = configs.override(config, [f"device={device}"])
