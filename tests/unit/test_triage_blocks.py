@@ -152,6 +152,7 @@ def test_a_message_behind_a_progress_bar_stands_alone():
         ("site-packages/a.py:12", "site-packages/a.py:19"),
         ("/tmp/tmpab12 gone", "/tmp/tmpzz99 gone"),
         ("rank2 waits", "rank3 waits"),
+        ("Cannot interpret '26' as a data type", "Cannot interpret '25' as a data type"),
     ],
 )
 def test_what_differs_between_ranks_is_normalised(one, other):
@@ -162,6 +163,7 @@ def test_what_differs_between_ranks_is_normalised(one, other):
     ("one", "other"),
     [
         ("KeyError: 'lr'", "KeyError: 'momentum'"),
+        ("no file '26.txt'", "no file '26.csv'"),
         ("[Errno 28] x: 'a'", "[Errno 2] x: 'a'"),
         ("no attribute scale", "no attribute shift"),
     ],

@@ -125,3 +125,16 @@ def test_torch_behind_a_progress_bar():
     found = labels.split(1, " 41/400 [00:31<04:31, 1.3it/s][rank5]:[E602 01:02:03 x.cpp:1] gone")
     assert [line.rank for line in found] == [None, 5]
     assert found[1].text == "[E602 01:02:03 x.cpp:1] gone"
+
+
+@pytest.mark.parametrize(
+    "before", ["[{rank}] rank 0: ", "rank {rank}: ", "[1,{rank}]<stderr>:[rank 0]: "]
+)
+def test_the_programs_own_name_of_a_rank_is_no_text(before, tmp_path):
+    """Behind a launcher's label the label counts: the program may name a rank of its node."""
+    log = tmp_path / "job.log"
+    written = [before.format(rank=rank) + text for rank, text in woven()]
+    log.write_text("\n".join(written) + "\n")
+    answer = triage.triage([log])
+    assert (answer.root_error_class, answer.root_ranks) == ("RuntimeError", RAISED)
+    assert answer.duplicate_count == len(RAISED)

@@ -49,7 +49,8 @@ GROUP_MARGIN = re.compile(r"^[ ]*(?:\| )*(?:\+-[+-].*|\| ?|\+ )")
 GOES_ON = re.compile(r"\bretry\b|\bok$|\b(?:epoch|step|iter)[ :=]*\d", re.IGNORECASE)
 LOG_LINE = re.compile(
     r"^(?:[WEIF]\d{4} \d\d:|\[[WEIF]\d{3,4} \d\d:|\[?\d{4}-\d\d-\d\d"
-    r"|(?:srun|slurmstepd|mpiexec|mpirun|prterun): |=>> PBS|\+ )"
+    r"|(?:srun|slurmstepd|mpiexec|mpirun|prterun): |=>> PBS|\+ |Abort\(-?\d+\) on node "
+    r"|Rank \d+ of \d+ raised )"
 )
 
 

@@ -106,7 +106,7 @@ LAUNCHER_WORDS = (
     "deepspeed", "dist_world_size", "mpiexec", "mpirun", "prterun", "HYD_", "hydra", "prepend-rank",
     "BAD TERMINATION", "srun:", "slurmstepd", "PBS", "MPI_ABORT", "help-mpi", "Open MPI", "mpi4py",
     "notebook_launcher", "ipykernel", "Cell In[", "papermill", "multiprocessing/spawn.py",
-    "nbgrader", "AutogradeApp", "NbGraderApp", "CellTimeoutError",
+    "nbgrader", "AutogradeApp", "NbGraderApp", "CellTimeoutError", "in comm 0)",
 )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ ROLE = re.compile(r"^\[(?!rank\d)[A-Za-z_]\w*?(?P<local>\d{1,5})\]:")
 NCCL_DEVICE = re.compile(r"\w:\d+:\d+ $")
 TORCH = re.compile(r"\[rank(?P<rank>\d{1,5})\]:(?P<space> ?)")
 OWN_WORDS = re.compile(r"^\[?[Rr]ank[ =:]{0,2}(?P<rank>\d{1,4})\b")
+OWN_NAME = re.compile(r"^\[?[Rr]ank[ =](?P<rank>\d{1,5})\]?: ?")
+NAMES_FRAMES = re.compile(r'(?:^|[\]:> ])\[?[Rr]ank[ =]\d{1,5}\]?: ?  File "')
 LEAST_SHARE = 0.2  # of a log's lines that `2: text` must begin, to be a label
 LEAST_IF_TOLD = 0.03  # if the log names a launcher that labels so
 TELLS = {
@@ -67,6 +69,7 @@ class Labels:
     torch: bool = False  # [rank0]:
     nested: bool = False  # srun's label is a node, torchrun's the rank
     words: bool = False  # lines begin with "rank 3 ", written by the program
+    named: bool = False  # the program writes "rank 3: " before every line of a traceback
     stamped: bool = False  # a time that somebody put before every line
     ranks: frozenset[int] = frozenset()
     rank_of_local: dict[tuple[int | None, int], int] = field(default_factory=dict)
@@ -88,7 +91,8 @@ class Labels:
             lines = [Line(number, found["text"], int(found["rank"]))]
         else:
             lines = [Line(number, text, inherit.rank if inherit else None)]
-        return [part for line in lines for part in self._inside(line)]
+        parts = [part for line in lines for part in self._inside(line)]
+        return [self._without_name(part) for part in parts] if self.named else parts
 
     def rest(self, number: int) -> list[Line]:
         """What ranks wrote without an end of line, at the end of the log."""
@@ -134,6 +138,13 @@ class Labels:
         if NCCL_DEVICE.search(text, 0, tag.start()):
             return False
         return self.noise and int(tag["rank"]) in self.ranks
+
+    def _without_name(self, line: Line) -> Line:
+        """Take off the program's own "rank 3: "; a launcher's label before it knows better."""
+        if found := OWN_NAME.match(line.text):
+            line.text = line.text[found.end() :]
+            line.rank = int(found["rank"]) if line.rank is None else line.rank
+        return line
 
     def _inside(self, line: Line) -> list[Line]:
         """Labels that torchrun puts inside a launcher's: [default1]:[rank1]: text."""
@@ -192,6 +203,7 @@ def _choose(lines: list[str]) -> Labels:
     inner = [_inner(labels, line) for line in lines if "[rank" in line]
     labels.torch = any(rank is not None for _, rank in inner)
     labels.nested = any(o is not None and r is not None and o != r for o, r in inner)
+    labels.named = any(NAMES_FRAMES.search(line) for line in lines)
     own = [found for line in lines if (found := OWN_WORDS.match(line))]
     labels.words = len({found["rank"] for found in own}) > 1 and len(own) > 2
     return labels

@@ -44,6 +44,12 @@ MARKS = (
     _mark("abort", "MPI_ABORT", r"MPI_ABORT was invoked on rank (?P<rank>\d{1,5})"),
     _mark("abort", "MPI_Abort", r"Calling MPI_Abort|MPI_Abort\(.*\) (?:called|was called)"),
     _mark("hook", "Uncaught exc", r"Uncaught exception on rank (?P<rank>\d{1,5})"),
+    _mark(
+        "waiting_hook",  # of this course: train/excepthook.py
+        "will be aborted",
+        r"Rank (?P<rank>\d{1,5}) of (?P<size>\d{1,5}) raised (?P<error>[\w.]+); "
+        r"the job will be aborted in (?P<wait>[\d.]+) s",
+    ),
     _mark("aborted", "help message", r"(?P<code>\d+) more process(?:es)? (?:has|have) sent help"),
     _mark(
         "signal",

@@ -21,6 +21,7 @@ STEPS = (
     (re.compile(r"\b\w[\w-]*\d+(?=:\d+)"), "<HOST>"),
     (re.compile(r"\[\s*\d+(?:,\s*\d+)*\s*\]"), "[<N>]"),
     (re.compile(r"(?<![\w'\"])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?=\b)"), "<N>"),
+    (re.compile(r"(?<=['\"])-?\d+(?:\.\d+)?(?=['\"])"), "<N>"),
     (re.compile(r"(?<=[:=_( ])\d+"), "<N>"),
     (re.compile(r"(?:(?<=rank)|(?<=Rank)|(?<=GPU)|(?<=gpu))\d+"), "<N>"),
     (re.compile(r"\s+"), " "),

@@ -118,15 +118,15 @@ or cut short</span><span class="cause"><i></i>evidence of the cause</span>
 {%- else -%}<span><b></b>nothing in the log</span>{%- endfor %}</pre></section>{% endfor %}</div>
 {% if hidden %}<p>{{ hidden }} more ranks are not shown.</p>{% endif %}
 {% if answer.roots | length > 1 %}<h2>Other failures in the log</h2>
-<ul>{% for other in answer.roots[1:6] %}<li>{{ other.error_class }}{% if other.ranks %} on ranks
-{{ other.ranks | join(", ") }}{% endif %}: {{ other.signature }}</li>{% endfor %}</ul>{% endif %}
+<ul>{% for other in answer.roots[1:6] %}<li>{{ other.error_class }}{% if other.ranks %} on
+{{ ranks_text(other.ranks) }}{% endif %}: {{ other.signature }}</li>{% endfor %}</ul>{% endif %}
 {% if answer.secondary_errors %}<h2>Only consequences</h2>
 <ul>{% for error in answer.secondary_errors %}<li>{{ error }}</li>{% endfor %}</ul>{% endif %}
 </body></html>
 """
 WORDS = {
-    "root": "prints the root", "consequence": "only follows", "cut": "its traceback is cut short",
-    "silent": "silent", "healthy": "no error", "other": "",
+    "root": "prints the root", "consequence": "consequence, or ended by others",
+    "cut": "its traceback is cut short", "silent": "silent", "healthy": "no error", "other": "",
 }  # fmt: skip
 
 
@@ -148,6 +148,7 @@ def page(answer: Triage) -> str:
         silence=silence(answer) if answer.silent_ranks else "",
         numbered=sorted((c for c in columns if c.rank is not None), key=lambda c: c.rank),
         words=WORDS,
+        ranks_text=ranks_text,
     )
 
 
@@ -178,7 +179,7 @@ def _marked(answer: Triage, first: Root | None) -> dict[tuple[int, int], str]:
         name, _, number = line.place.rpartition(":")
         of = {"end": "consequence"}.get(line.of, line.of)
         marked[names.get(name, 0), int(number)] = of
-    for other in answer.found.secondary:
+    for other in [*answer.found.secondary, *answer.found.roots[1:]]:
         for file, number, _ in other.evidence:
             marked[file, number] = "consequence"
     for file, number, _ in first.evidence if first else ():
@@ -213,6 +214,14 @@ def _state(answer: Triage, rank: int | None) -> str:
         if rank in getattr(answer.count, name):
             if name == "complete":
                 return "root" if answer.failed else "healthy"
-            followed = any(rank in other.ranks for other in answer.found.secondary)
-            return "consequence" if name == "healthy" and followed else name
+            return "consequence" if name == "healthy" and _followed(answer, rank) else name
     return "other"
+
+
+def _followed(answer: Triage, rank: int) -> bool:
+    """Did this rank, which does not print the root, fail too or was it ended by others?"""
+    caught = set(map(id, answer.found.handled))
+    failed = {e.rank for e in answer.facts.events if id(e) not in caught and e.chain}
+    failed |= {r for other in answer.found.secondary for r in other.ranks}
+    failed |= set(answer.world.signal_of) | set(answer.world.code_of)
+    return answer.failed and rank in failed

@@ -75,7 +75,8 @@ def say(answer: Triage, console: Console) -> None:
 def report(answer: Triage, width: int = 100) -> str:
     """The report as plain text of at most `width` columns."""
     out = io.StringIO()
-    say(answer, Console(file=out, width=width, color_system=None, force_terminal=False))
+    plain = {"color_system": None, "force_terminal": False, "force_jupyter": False}
+    say(answer, Console(file=out, width=width, **plain))
     return out.getvalue()
 
 
@@ -84,6 +85,8 @@ def silence(answer: Triage) -> str:
     who = ranks_text(answer.silent_ranks)
     if any(rank in answer.facts.by_label for rank in answer.silent_ranks):
         return f"The log holds no error of {who}."
+    if not answer.facts.by_label:
+        return f"The lines have no labels: which ones {who} wrote is open."
     return f"The log holds no word of {who}."
 
 

@@ -12,8 +12,10 @@ from allhands.triage import ends, waits
 from allhands.triage.blocks import Event, Raised
 from allhands.triage.failure import Found, Root
 from allhands.triage.gather import Facts
+from allhands.triage.marks import Note
 from allhands.triage.normal import normalised, own_frame
 from allhands.triage.secondary import TEXTS, of_launcher, root_of
+from allhands.triage.unlabelled import HOOKS, ranks_of_hooks
 from allhands.triage.world import World
 
 MOST_GROUPS = 100  # of different messages that are compared with each other
@@ -34,8 +36,8 @@ def find(facts: Facts, world: World) -> Found:
     first += [e for e in bare if _is_copy(e, first)]
     if not first and world.failed:
         first = bare
-    roots = _groups(first, root_of, world)
-    secondary = _groups(rest, lambda e: e.chain[0], world)
+    roots = _groups(first, root_of, world, facts.notes)
+    secondary = _groups(rest, lambda e: e.chain[0], world, facts.notes)
     roots = ends.singletons(facts, world) + roots
     signals = ends.signals(facts, world)
     if signals and roots and all(MAY_FOLLOW.search(root.message) for root in roots):
@@ -92,7 +94,7 @@ def _handled(facts: Facts, world: World) -> list[Event]:
     if world.ended_well:
         return ranks
     last = {event.rank: event.first for event in ranks}
-    hooks = {n.get("rank") for n in facts.notes if n.kind == "hook"}
+    hooks = {n.get("rank") for n in facts.notes if n.kind in HOOKS}
     fatal = [e for e in ranks if e.chain and not e.after and root_of(e)]
     elsewhere, copies = bool(fatal), set(map(_said, fatal))
     ended = set(world.code_of) | set(world.signal_of)
@@ -122,7 +124,7 @@ def _is_echo(event: Event) -> bool:
     return of_launcher(event) and (last.error_class == "ChildFailedError" or "rank" in last.message)
 
 
-def _groups(events: list[Event], pick, world: World) -> list[Root]:
+def _groups(events: list[Event], pick, world: World, notes: list[Note]) -> list[Root]:
     """Events that say the same, grouped; the group that begins first comes first."""
     groups: dict[tuple, list[tuple[Event, Raised]]] = {}
     for event in sorted(events, key=lambda e: (e.file, e.first)):
@@ -131,7 +133,7 @@ def _groups(events: list[Event], pick, world: World) -> list[Root]:
         where = frame[:2] if frame else None
         key = (raised.error_class, normalised(raised.message), where)
         groups.setdefault(key, []).append((event, raised))
-    return [_exception(pairs, world) for pairs in _joined(groups)]
+    return [_exception(pairs, world, notes) for pairs in _joined(groups)]
 
 
 def _joined(groups: dict[tuple, list]) -> list[list]:
@@ -157,7 +159,7 @@ def _alike(a: str, b: str) -> bool:
     return max(len(one), len(two)) > 3 and shared >= 0.7 * max(len(one), len(two))
 
 
-def _exception(pairs: list[tuple[Event, Raised]], world: World) -> Root:
+def _exception(pairs: list[tuple[Event, Raised]], world: World, notes: list[Note]) -> Root:
     event, raised = pairs[0]
     labelled = sorted({e.rank for e, _ in pairs if e.rank is not None})
     whole = {e.rank for e, _ in pairs if e.complete and e.rank is not None}
@@ -167,6 +169,8 @@ def _exception(pairs: list[tuple[Event, Raised]], world: World) -> Root:
     if shared and not labelled:
         count = sum(e.complete for e in shared)
         ranks = [] if agent else _ranks_of_shared(shared, count, world)
+        told = ranks_of_hooks(notes, raised.error_class)
+        ranks = told if not agent and len(told) == count < world.size else ranks
     root = Root("exception", raised.error_class, raised.message, ranks, list(ranks), count)
     root.text = "\n".join(dict.fromkeys(e.text for e, _ in pairs))[:20_000]
     root.normalised = f"{raised.error_class}: {normalised(raised.message)}"

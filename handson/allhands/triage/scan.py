@@ -15,7 +15,14 @@ from allhands.triage.conditions import CONDITIONS, CULPRITS, Case
 from allhands.triage.failure import Found, Root
 from allhands.triage.gather import Facts, gather
 from allhands.triage.rules import RULES, SLOW, Rule
-from allhands.triage.verdict import Counted, counted, depends, experiment, patterns
+from allhands.triage.verdict import (
+    Counted,
+    counted,
+    depends,
+    experiment,
+    launchers_own,
+    patterns,
+)
 from allhands.triage.waits import odd_ones
 from allhands.triage.wording import filled, listed
 from allhands.triage.world import World, world_of
@@ -191,6 +198,9 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
         said = (
             "No error was found: every alarming line is a warning, or an exception that was caught."
         )
+        if _is_no_log(case.facts):
+            said = "Is this a job's log? There is no label, no rank and no traceback in it."
+            return "no_error", said, "Give the file that holds what the job's ranks wrote."
         apart = [] if case.world.ended_well else odd_ones(case.facts, case.world)
         if not apart:
             return "no_error", said, "Nothing to debug."
@@ -201,10 +211,11 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
         return "no_error", said, step
     if not dependent:
         said = "An ordinary bug in code that every rank runs: {error} at {place}."
-        if not root.ranks:
+        if launchers_own(root):
             said = "The launcher itself failed: {error}."
         elif dependent is None:
-            said = "Probably an ordinary bug ({error} at {place}); whether on all ranks is open."
+            said = "{error} at {place}: whether all ranks meet it is open."
+            return "code_bug_undetermined", said, ""
         return "code_bug_all_ranks", said, ""
     if len(root.culprits) == 1:
         said = "Rank {culprits} alone met {error} at {place}: most likely a matter of its data."
@@ -214,6 +225,12 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
         step = "Look for `if rank == 0`, cuda:0 and files that rank 0 alone makes."
         return "rank0_special", said, step
     return "error_on_some_ranks", "Ranks {culprits} met {error} at {place}.", ""
+
+
+def _is_no_log(facts: Facts) -> bool:
+    """Does nothing in the text come from a job with ranks?"""
+    ranks = facts.by_label or facts.ranks or facts.worlds or any(x.any for x in facts.labels)
+    return not (ranks or facts.events or facts.bare or facts.notes or facts.words)
 
 
 def _root(root: Root) -> dict:
@@ -228,7 +245,8 @@ def _root(root: Root) -> dict:
 
 
 def _consequence(root: Root) -> str:
-    where = f" on ranks {listed(root.ranks)}" if root.ranks else " (launcher)"
+    plural = "s" * (len(root.ranks) > 1)
+    where = f" on rank{plural} {listed(root.ranks)}" if root.ranks else " (launcher)"
     return f"{root.error_class}{where}: {root.message[:160]}".rstrip(": ")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from allhands.triage.conditions import Case
 from allhands.triage.failure import Root
 from allhands.triage.rule import Rule
+from allhands.triage.secondary import of_launcher
 
 SAME_EVERYWHERE = frozenset(
     {
@@ -24,6 +25,7 @@ CALLS = re.compile(
     r"unexpected keyword argument|positional argument|required keyword|is not defined|has no "
     r"attribute|not callable|unrecognized arguments"
 )
+LONG_ENOUGH_S = 1.0  # for ranks with the same fault to print it before a hook's abort
 WAITS = re.compile(r"wait|enter|all_?reduce|all_?gather|broadcast|barrier|alltoall", re.IGNORECASE)
 
 
@@ -118,6 +120,11 @@ def depends(case: Case, rule: Rule | None, count: Counted) -> tuple[bool | None,
             f"All {size} ranks lost a peer: a consequence on every rank, so that counting says "
             f"nothing of the cause."
         )
+    if size == 1 and case.world.aborted and not case.world.size_said and not _needs_no_rank(root):
+        return None, (
+            "One rank printed it, the job was aborted, and no line says how many ranks there were: "
+            "undetermined."
+        )
     if everyone or root.count >= size:
         return False, f"All {size} ranks printed the same: not a matter of rank or device."
     if root.kind == "secondary":
@@ -134,8 +141,10 @@ def _some(case: Case, count: Counted) -> str:
         return f"The signal ended {max(root.count, len(root.ranks))} of {size} processes."
     if root.kind in {"time_limit", "cancelled"}:
         return f"No rank of {size} failed."
-    if root.kind == "exception" and not root.ranks and not count.complete:
+    if launchers_own(root):
         return "The launcher or its agent printed it, not a rank."
+    if root.kind == "exception" and not root.ranks and not count.complete:
+        return f"{root.count} complete cop{'ies' if root.count != 1 else 'y'} on {size} ranks."
     if root.kind == "singletons":
         return f"{root.count} of {size} tasks say so."
     return f"{len(count.complete)} of {size} ranks printed it whole ({count})."
@@ -143,11 +152,10 @@ def _some(case: Case, count: Counted) -> str:
 
 def _exception(case: Case, count: Counted, size: int) -> tuple[bool | None, str]:
     root, some = case.root, _some(case, count)
-    if not root.ranks and not count.complete:
-        return (
-            False,
-            "The launcher or its agent failed, not a rank.",
-        )
+    if launchers_own(root):
+        return False, "The launcher or its agent failed, not a rank."
+    if not root.ranks and not count.complete and not _needs_no_rank(root):
+        return None, f"{some} Undetermined: the lines have no labels, and nothing names their rank."
     if len(count.complete) + len(count.cut) >= size and count.complete:
         return False, f"{some} Every rank began the same traceback: not a matter of rank."
     if victims(case):
@@ -156,8 +164,13 @@ def _exception(case: Case, count: Counted, size: int) -> tuple[bool | None, str]
         return True, f"{some} The others had come further, and waited."
     if not case.world.aborted:
         return True, f"{some} Nobody ended the job early, so the others did not fail."
-    same = root.error_class in SAME_EVERYWHERE or CALLS.search(root.message)
-    if same and not _pattern(case):
+    waited_s = waited(case)
+    if waited_s >= LONG_ENOUGH_S:
+        return True, (
+            f"{some} The abort came {waited_s:g} s after the error, time enough for the others to "
+            f"print theirs, and they did not."
+        )
+    if _needs_no_rank(root) and not _pattern(case):
         return False, f"{some} The launcher ended the others, but this error needs no rank."
     began = len(count.complete) + len(count.cut)
     if began == 1 and size > 2 and case.world.launcher.startswith("torchrun"):
@@ -172,6 +185,23 @@ def _exception(case: Case, count: Counted, size: int) -> tuple[bool | None, str]
         f"{some} Undetermined: the launcher ended the job at the first failure, and the others may "
         f"have had no time to print theirs."
     )
+
+
+def launchers_own(root: Root) -> bool:
+    """Did the launcher or its agent raise it, and no rank?"""
+    return root.kind == "exception" and not root.ranks and all(map(of_launcher, root.events))
+
+
+def waited(case: Case) -> float:
+    """Seconds between a failing rank's error and its abort, as its hook says; 0 if none says it."""
+    hooks = [n for n in case.facts.notes if n.kind == "waiting_hook"]
+    said = [n.about["wait"] for n in hooks if n.get("rank") in case.root.ranks]
+    return max((float(s) for s in said if re.fullmatch(r"\d+(?:\.\d+)?", s)), default=0.0)
+
+
+def _needs_no_rank(root: Root) -> bool:
+    """Is it an error of the program's text, the same wherever it runs?"""
+    return root.error_class in SAME_EVERYWHERE or CALLS.search(root.message) is not None
 
 
 def _identical(root: Root) -> bool:
@@ -213,6 +243,12 @@ def experiment(case: Case, dependent: bool | None, count: Counted) -> str:
     """The experiment that comes next by counting alone."""
     if dependent is None and case.root.kind == "secondary":
         return "One process cannot show it: run two on one node, then two nodes."
+    if dependent is None and not case.facts.by_label:
+        return (
+            "Run again with -prepend-rank (Open MPI: --tag-output, srun: -l), so that each line "
+            "says its rank, and with an abort that waits 10 s; or run one process: if it fails "
+            "there too, it is no matter of rank."
+        )
     if dependent is None:
         return (
             "Run again with an abort that waits 10 s, or without the except hook, and count again; "

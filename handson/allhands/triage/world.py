@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from allhands.triage.gather import Facts
 from allhands.triage.marks import numbers
+from allhands.triage.unlabelled import ABORTED, HOOKS, name_the_ranks
 
 SIGNALS = {
     4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
@@ -21,6 +22,7 @@ class World:
 
     launcher: str
     size: int
+    size_said: bool = True  # False: no line speaks of it, and `size` is what was seen
     rank_of_pid: dict[int, int] = field(default_factory=dict)
     signal_of: dict[int, int] = field(default_factory=dict)  # rank -> signal that ended it
     code_of: dict[int, int] = field(default_factory=dict)  # rank -> exit code that is not 0
@@ -36,7 +38,8 @@ class World:
 
 
 def world_of(facts: Facts) -> World:
-    world = World(launcher_of(facts), 0)
+    world = World(launcher_of(facts), 0, size_said=bool(facts.worlds))
+    name_the_ranks(facts)
     _processes(facts, world)
     world.size = _size(facts, world)
     kinds = {note.kind for note in facts.notes}
@@ -50,6 +53,7 @@ def world_of(facts: Facts) -> World:
 
 ABORTS = {
     "abort", "sigterm", "step_abort", "ended", "bad_end", "mpich_abort", "first_exit", "failed",
+    "waiting_hook",
 }  # fmt: skip
 FAILS = ABORTS | {
     "noticed",
@@ -73,6 +77,7 @@ def launcher_of(facts: Facts) -> str:
     elastic = bool(words & {"torchrun", "torch/distributed/run.py", "torch/distributed/elastic"})
     mpi_command = bool(words & {"mpiexec", "mpirun", "prterun"})
     mpich = bool(words & {"HYD_", "hydra", "BAD TERMINATION", "prepend-rank"})
+    mpich = mpich or ("in comm 0)" in words and not words & {"srun:", "slurmstepd"})
     if words & {"AutogradeApp", "NbGraderApp"}:
         return "notebook (nbgrader)"
     if any(label.tagged for label in labels):
@@ -199,6 +204,7 @@ def _size(facts: Facts, world: World) -> int:
     shown = set(facts.by_label) | set(world.signal_of) | set(world.code_of) | set(world.node_of)
     shown |= {r for r in facts.ranks if r < 100_000}
     named = [e.rank for e in facts.events if e.rank is not None]
+    named += [n.get("rank") for n in facts.notes if n.kind in HOOKS | ABORTED and n.get("rank")]
     first_exit = -1 if world.first_exit is None else world.first_exit
     least = max([*shown, *named, first_exit]) + 1
     pids = {n.get("pid") for n in facts.notes if n.kind in {"sigterm", "failed"} and n.get("pid")}
