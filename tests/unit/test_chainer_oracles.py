@@ -184,6 +184,12 @@ CASES = (
     ),
     Case("F.tanh", ((2, 3),), F.tanh, lambda x: x.tanh()),
     Case("F.sigmoid", ((2, 3),), F.sigmoid, lambda x: x.sigmoid()),
+    Case(
+        "F.mean_squared_error",
+        ((2, 3), (2, 3)),
+        F.mean_squared_error,
+        lambda x, y: T.mse_loss(x, y),
+    ),
     Case("Variable + - * /", ((2, 3), (2, 3)), lambda a, b: a * b - a / (b * b + 1), None),
     # the loss
     Case("F.softmax", ((2, 3, 4),), lambda x: F.softmax(x, axis=2), lambda x: x.softmax(2)),
