@@ -6,7 +6,7 @@ import pytest
 from allhands import config as configs
 from allhands.precision.formats import BF16, FP16, FP32, TF32
 from allhands.trace import draw, draw_precision
-from allhands.train.gradients import Shares, gradients, nonzero, shares, zeroed_share
+from allhands.train.gradients import Shares, gradients, nonzero, shares
 
 PLANTED = {"a": np.array([[0.0, 2.0**-30], [-(2.0**-20), 1.0]]), "b": np.array([1e5])}
 
@@ -22,10 +22,10 @@ def test_the_translator_s_gradients_need_scaling_only_with_a_small_loss_weight()
     small = configs.override(configs.lab1_cpu(), ["n_embed=16", "n_hidden=24", "batch_size=32"])
     found = gradients(5, config=small)
     assert {array.dtype for array in found.values()} == {np.dtype(np.float32)}
-    assert zeroed_share(found) < 0.01
-    assert zeroed_share(found, 1e-5) > 0.2
-    assert zeroed_share(found, 1e-5 * 2.0**16) < 0.01
-    shown = [zeroed_share(found, 1e-5 * 2.0**power) for power in range(0, 17, 4)]
+    assert shares(found).zero < 0.01
+    assert shares(found, 1e-5).zero > 0.2
+    assert shares(found, 1e-5 * 2.0**16).zero < 0.01
+    shown = [shares(found, 1e-5 * 2.0**power).zero for power in range(0, 17, 4)]
     assert shown == sorted(shown, reverse=True)
 
 

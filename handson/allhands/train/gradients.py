@@ -69,10 +69,3 @@ def shares(
     subnormal = ~zero & (sizes < format.smallest_normal)
     normal = ~(zero | subnormal | infinite)
     return Shares(*(float(part.mean()) for part in (zero, subnormal, normal, infinite)))
-
-
-def zeroed_share(
-    gradients: Mapping[str, np.ndarray], scale: float = 1.0, format: Format = FP16
-) -> float:
-    """Of the gradients that are not 0, the share that `format` makes 0 with this loss scale."""
-    return shares(gradients, scale, format).zero

@@ -89,18 +89,6 @@ def number(path: Path) -> int:
     return int(NAME.fullmatch(path.name)[1])
 
 
-def load_newest(folder: Path, trainer: chainer.training.Trainer) -> Path | None:
-    """Put the newest snapshot into `trainer` and return its path; None if there is none.
-
-    Raises ValueError if the snapshot cannot be read into this trainer.
-    """
-    snapshots = find(folder)
-    if not snapshots:
-        return None
-    load(snapshots[-1], trainer)
-    return snapshots[-1]
-
-
 def load(path: Path, trainer: chainer.training.Trainer, archive: bytes | None = None) -> None:
     """Put the snapshot at `path` into `trainer`, or its content `archive`, if another rank read it.
 
