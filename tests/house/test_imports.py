@@ -16,12 +16,15 @@ BELOW = {
     "trace": {"labs", "config"},
     **{
         part: {"labs", "config", "trace"}
-        for part in ("data", "mgwfbp", "precision", "profile", "triage", "doctor", "launch")
+        for part in (
+            *("data", "mgwfbp", "precision", "profile", "triage", "doctor", "launch"),
+            *("box", "sites", "migrate"),
+        )
     },
 }
 BELOW["doctor"] |= {"compat"}
 BELOW["model"] = {"labs", "config", "trace", "data", "mgwfbp", "precision", "profile"}
-BELOW["model"] |= {"triage", "doctor", "launch"}
+BELOW["model"] |= {"triage", "doctor", "launch", "box", "sites", "migrate"}
 BELOW["train"] = BELOW["model"] | {"model"}
 BELOW["grade"] = BELOW["train"] | {"train"}
 BELOW["kit"] = BELOW["grade"] | {"grade"}

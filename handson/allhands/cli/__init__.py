@@ -7,11 +7,13 @@ and is saved; 130 a run that Ctrl-C stopped.
 
 import typer
 
+from allhands.cli import box, site
 from allhands.cli.course import grade, lab
+from allhands.cli.migrate import check
 from allhands.cli.questions import compare, doctor, plan, profile, triage
 from allhands.cli.runs import summary, train, translate
 
-COMMANDS = (train, translate, summary, compare, doctor, grade, plan, profile, triage, lab)
+COMMANDS = (train, translate, summary, compare, check, doctor, grade, plan, profile, triage, lab)
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -20,6 +22,8 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(box.app, name="box")
+app.add_typer(site.app, name="site")
 
 
 def main() -> None:
