@@ -1,9 +1,15 @@
 # How a job gets its environment, starts its command, and comes back after a time limit.
 #
 # A job script sources this file. It goes to the project's folder, reads the site file, activates the
-# environment, and gives the script two functions:
+# environment, and gives the script these functions:
 #   run COMMAND...       once on one rank; through the site's launcher on several. Writes the log.
 #   again_if_85 CODE     ends the job with CODE; if CODE is 85, the job runs once more.
+#   say TEXT...          writes a line into the log.
+#   at_end 'COMMAND'     runs COMMAND when the job ends, however it ends (not after a kill).
+#
+# The command finds in its environment: ALLHANDS_RANKS (the size that its world must have),
+# ALLHANDS_NODES, ALLHANDS_RUN (its folder), and MASTER_ADDR and MASTER_PORT, where ranks of PyTorch
+# can meet. Its rank comes from the launcher.
 #
 # `submit` leaves a note for the job (lines NAME=value, the last one counts) and gives its path in
 # ALLHANDS_JOB. Without a note the script runs too, with the values below. The names that a site file
@@ -21,8 +27,16 @@ if [ -n "$ALLHANDS_JOB" ]; then
     [ -r "$ALLHANDS_JOB" ] || refuse "The note $ALLHANDS_JOB is missing. Submit with cluster_jobs/submit."
     . "$ALLHANDS_JOB"
 fi
-trap 'note ALLHANDS_ENDED $?' EXIT    # `submit --wait` reads it
-trap 'exit 143' TERM                  # cancelled: an end too
+endings=()
+at_end() { endings+=("$1"); }
+ended() {    # the exit code; `submit --wait` reads it in the note
+    local ending
+    for ending in "${endings[@]}"; do eval "$ending"; done
+    [ "$1" = again ] || note ALLHANDS_ENDED "$1"
+}
+trap 'ended $?' EXIT
+trap 'exit 143' TERM    # cancelled: an end too
+note ALLHANDS_STARTED "$(date +%s)"
 part=${ALLHANDS_PART:-$((${SLURM_RESTART_COUNT:-0} + 1))}
 
 if [ -z "$ALLHANDS_SITE" ] && [ -r cluster_jobs/sites/default ]; then
@@ -31,6 +45,7 @@ elif [ -z "$ALLHANDS_SITE" ]; then
     ALLHANDS_SITE=local
     [ -z "$SLURM_JOB_ID" ] || ALLHANDS_SITE=slurm-generic
     [ -z "$PBS_JOBID" ] || ALLHANDS_SITE=pbs-generic
+    [ -z "$SGE_O_WORKDIR" ] || ALLHANDS_SITE=sge-generic
 fi
 site_file="cluster_jobs/sites/$ALLHANDS_SITE.env"
 [ -r "$site_file" ] || refuse "There is no site file $site_file. Set ALLHANDS_SITE to one of cluster_jobs/sites."
@@ -38,9 +53,44 @@ set -a    # what the site file sets, the trainer sees
 . "$site_file"
 set +a
 
-job_id=${SLURM_JOB_ID:-${PBS_JOBID:-$$}}
+# ---- what the scheduler says: the job's id and name, its nodes and ranks ----
+case "$ALLHANDS_SCHEDULER" in    # each line of `hosts` is a node's name
+    slurm)
+        job_id=$SLURM_JOB_ID job_name=$SLURM_JOB_NAME granted=$SLURM_NTASKS
+        hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; } ;;
+    pbs)
+        job_id=$PBS_JOBID job_name=$PBS_JOBNAME
+        hosts() { sort -u "$PBS_NODEFILE"; }
+        head_host() { head -n 1 "$PBS_NODEFILE"; }
+        [ ! -r "$PBS_NODEFILE" ] || granted=$(wc -l < "$PBS_NODEFILE") ;;
+    sge)
+        job_id=$JOB_ID job_name=$JOB_NAME granted=$NSLOTS
+        hosts() { cut -d ' ' -f 1 "$PE_HOSTFILE"; } ;;
+    pjm)
+        job_id=$PJM_JOBID job_name=$PJM_JOBNAME granted=$PJM_MPI_PROC
+        hosts() { sed 's/[ :].*//' "$PJM_O_NODEINF" | sort -u; }
+        head_host() { head -n 1 "$PJM_O_NODEINF" | sed 's/[ :].*//'; } ;;
+    *)
+        job_id=${SLURM_JOB_ID:-$PBS_JOBID} job_name=${SLURM_JOB_NAME:-$PBS_JOBNAME}
+        hosts() { echo localhost; } ;;
+esac
+declare -F head_host > /dev/null || head_host() { hosts | head -n 1; }
+job_id=${job_id:-$$}
 export ALLHANDS_LEVEL=${ALLHANDS_LEVEL:-gpu}
-export ALLHANDS_RUN=${ALLHANDS_RUN:-${ALLHANDS_SCRATCH:+$ALLHANDS_SCRATCH/}runs/${SLURM_JOB_NAME:-${PBS_JOBNAME:-job}}/$job_id}
+export ALLHANDS_RANKS=${ALLHANDS_RANKS:-${granted:-1}}    # a program checks that its world has this size
+export ALLHANDS_NODES=${ALLHANDS_NODES:-$(hosts 2> /dev/null | grep -c .)}
+[ "$ALLHANDS_NODES" -gt 0 ] || ALLHANDS_NODES=1
+[ "${granted:-$ALLHANDS_RANKS}" -ge "$ALLHANDS_RANKS" ] \
+    || say "The scheduler gave room for $granted ranks, and $ALLHANDS_RANKS are wanted. Look at ALLHANDS_SHAPE_OPTION in $site_file."
+ranks_per_node=$((ALLHANDS_RANKS / ALLHANDS_NODES))
+export ALLHANDS_RUN=${ALLHANDS_RUN:-${ALLHANDS_SCRATCH:+$ALLHANDS_SCRATCH/}runs/${ALLHANDS_NAME:-${job_name:-job}}/$job_id}
+
+# Where ranks that need an address can meet: the first node, and a port of this job's own.
+MASTER_ADDR=$(head_host 2> /dev/null)
+export MASTER_ADDR=${MASTER_ADDR:-localhost}
+digits=${job_id%%.*}           # without the server's name
+digits=${digits//[!0-9]/}
+export MASTER_PORT=$((20000 + 10#0${digits:0:18} % 12000))    # 10#: a leading 0 is not octal
 
 # ---- the environment ----
 if [ -n "$ALLHANDS_MODULES" ]; then
@@ -57,19 +107,24 @@ elif [ -n "$ALLHANDS_CONDA_ENV" ]; then
 elif [ -e .venv/bin/activate ]; then
     . .venv/bin/activate
 fi
+if [ -n "$SLURM_CPUS_PER_TASK" ]; then
+    export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK    # since 22.05 srun does not take it over
+fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}    # Chainer's small matrices are slower on more threads
 if [ -n "$ALLHANDS_NETWORK" ]; then
-    export GLOO_SOCKET_IFNAME=$ALLHANDS_NETWORK NCCL_SOCKET_IFNAME=$ALLHANDS_NETWORK FI_TCP_IFACE=$ALLHANDS_NETWORK
+    # PyTorch on CPUs, NCCL, MPICH over TCP, Open MPI over TCP.
+    export GLOO_SOCKET_IFNAME=$ALLHANDS_NETWORK NCCL_SOCKET_IFNAME=$ALLHANDS_NETWORK
+    export FI_TCP_IFACE=$ALLHANDS_NETWORK OMPI_MCA_btl_tcp_if_include=$ALLHANDS_NETWORK
 fi
 
 # ---- the command ----
 run() {
-    local ranks=${ALLHANDS_RANKS:-${SLURM_NTASKS:-1}} launcher=() container=()
-    [ -n "$ALLHANDS_RANKS" ] || [ ! -r "$PBS_NODEFILE" ] || ranks=$(wc -l < "$PBS_NODEFILE")
-    export ALLHANDS_RANKS=$ranks    # a program of several ranks checks that its world has this size
-    if [ "$ranks" -gt 1 ]; then
-        [ -n "$ALLHANDS_LAUNCHER" ] || refuse "$ranks ranks need a launcher. Set ALLHANDS_LAUNCHER in $site_file."
-        read -ra launcher <<< "${ALLHANDS_LAUNCHER//\{ranks\}/$ranks}"
+    local launcher=() container=() words=$ALLHANDS_LAUNCHER
+    if [ "$ALLHANDS_RANKS" -gt 1 ]; then
+        [ -n "$words" ] || refuse "$ALLHANDS_RANKS ranks need a launcher. Set ALLHANDS_LAUNCHER in $site_file."
+        words=${words//\{ranks\}/$ALLHANDS_RANKS}
+        words=${words//\{nodes\}/$ALLHANDS_NODES}
+        read -ra launcher <<< "${words//\{ranks_per_node\}/$ranks_per_node}"
     fi
     read -ra container <<< "$ALLHANDS_CONTAINER"
     if [ -z "$ALLHANDS_CONTAINER" ] && ! command -v "$1" > /dev/null; then
@@ -91,7 +146,7 @@ again_if_85() {
         exit 1
     fi
     note ALLHANDS_PART "$next"
-    trap - EXIT
+    trap 'ended again' EXIT
     if [ "$ALLHANDS_SCHEDULER" = none ] && [ -z "$ALLHANDS_JOB" ]; then
         say "Saved before the time limit. To go on: ALLHANDS_RUN=$ALLHANDS_RUN bash $0"
         exit 85
@@ -99,10 +154,24 @@ again_if_85() {
     say "Saved before the time limit in $ALLHANDS_RUN. Part $next follows."
     case "$ALLHANDS_SCHEDULER:$ALLHANDS_AGAIN" in
         none:*) exit 85 ;;    # `submit` starts the next part itself
-        slurm:resubmit | pbs:*) new=$(eval "$ALLHANDS_COMMAND") && [ -n "$new" ] && note ALLHANDS_JOB_ID "$new" && exit 0 ;;
+        slurm:resubmit | pbs:* | sge:* | pjm:*) resubmitted && exit 0 ;;
         slurm:*) scontrol requeue "$SLURM_JOB_ID" && exit 0 ;;
     esac
-    say "The job could not go back into the queue. To continue, submit the same command with the run folder $ALLHANDS_RUN."
-    note ALLHANDS_ENDED 1
+    say "The job could not go back into the queue. What was saved is in $ALLHANDS_RUN."
+    if [ -n "$ALLHANDS_COMMAND" ]; then
+        say "To continue, on the login node: cd '$PWD' && $ALLHANDS_COMMAND"
+    fi
+    trap 'ended 1' EXIT
     exit 1
+}
+
+# The same command once more. Its answer names the new job: 12, 12.server, 12;cluster, or in words.
+resubmitted() {
+    local new
+    [ -n "$ALLHANDS_COMMAND" ] && new=$(eval "$ALLHANDS_COMMAND") || return 1
+    case "$ALLHANDS_SCHEDULER" in
+        pbs) new=${new%% *} ;;
+        *) new=$(sed 's/.*[Jj]ob //; s/[^0-9].*//' <<< "$new") ;;
+    esac
+    [ -n "$new" ] && note ALLHANDS_JOB_ID "$new"
 }

@@ -12,8 +12,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from allhands.sites import detect
 
 JOBS = Path(__file__).parents[2] / "cluster_jobs"
 
@@ -99,3 +102,55 @@ def project(tmp_path: Path) -> Project:
     made = Project(root, programs)
     made.program("allhands", TRAINER)
     return made
+
+
+# ---- login nodes, for `allhands site` ----
+
+
+class Fake(detect.Node):
+    """A login node that answers what it was told, has these programs and these interfaces."""
+
+    def __init__(self, answers=(), programs=(), interfaces=(), packages=("mpich",), environ=()):
+        self.answers, self.programs, self.packages = dict(answers), set(programs), packages
+        self.devices, self.environ = tuple(interfaces), dict(environ)
+
+    def which(self, program):
+        return program in self.programs
+
+    def ask(self, *words):
+        return self.answers.get(" ".join(words), "")
+
+    def interfaces(self):
+        return self.devices
+
+    def has_package(self, name):
+        return name in self.packages
+
+
+SLURM = Fake(
+    {
+        "sinfo --version": "slurm 22.05.8\n",
+        "sinfo -h -o %P|%l|%D|%G": "work*|1:00:00|9|(null)\nfast|1-12:00:00|3|gpu:a100:4(S:0-1)\n"
+        "fast|1-12:00:00|2|gpu:a100:8\n",
+        "srun --mpi=list": "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone\n",
+        "sacctmgr -nP show associations user=me format=account": "physics\nphysics\n",
+    },
+    {"sbatch", "srun", "mpiexec"},
+    ("docker0", "eno1", "ib0", "lo"),
+)
+PBS = Fake(
+    {
+        "qstat -Q -f": "Queue: day\n    resources_max.walltime = 24:00:00\nQueue: big\n"
+        "    resources_max.nodect = 16\n",
+        "qstat -B -f": "    default_queue = day\n",
+        "pbsnodes -a": "n1\n     resources_available.ngpus = 2\nn2\n"
+        "     resources_available.ngpus = 4\n",
+    },
+    {"qsub", "qstat", "mpiexec"},
+)
+
+
+@pytest.fixture
+def nodes():
+    """The stand-in for a login node, one of Slurm and one of PBS."""
+    return SimpleNamespace(Fake=Fake, slurm=SLURM, pbs=PBS)

@@ -2,14 +2,21 @@
 
 The schedulers here are stand-ins: small scripts that start a job as the real one does, in what
 matters to the job script. Slurm runs a copy of it in the submit folder with the submitter's
-variables; PBS runs it in the home folder, with no variable but its own and those of -v.
+variables; PBS runs it in the home folder, with no variable but its own and those of -v; Grid Engine
+and PJM run it in the submit folder, likewise, and neither reads a header.
 """
 
 import re
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "cluster_jobs/lib"))
+import follow
+import schedulers
 
 LAB = "lab1_seq2seq"
 SLURM = """
@@ -38,12 +45,45 @@ bash "$SPOOL" >> "$JOB_OUTPUT" 2>&1 &
 echo "$SLURM_JOB_ID;cluster"
 """
 SCONTROL = """#!/bin/bash
+[ "$1" != show ] || { echo node7; exit; }
 echo "scontrol $*" >> asked
 bash "$SPOOL" >> "$JOB_OUTPUT" 2>&1 &
 """
 SQUEUE = """#!/bin/bash
-echo RUNNING
+echo "RUNNING|None"
 """
+QSTAT = """#!/bin/bash
+echo "    job_state = R"
+"""
+SGE = """
+ALLHANDS_SCHEDULER=sge
+ALLHANDS_LEVEL=gpu
+ALLHANDS_ACCOUNT_OPTION="-g {}"
+ALLHANDS_ACCOUNT=course
+ALLHANDS_SHAPE_OPTION="-l node_f={nodes}"
+"""
+PJM = """
+ALLHANDS_SCHEDULER=pjm
+ALLHANDS_LEVEL=gpu
+ALLHANDS_QUEUE_OPTION="-L rscgrp={}"
+ALLHANDS_QUEUE=long
+ALLHANDS_SHAPE_OPTION="-L node={nodes} --mpi proc={ranks}"
+"""
+# One stand-in for both: what differs is the option that passes a variable, and what a job is told.
+BATCH = """#!/bin/bash
+echo "$(basename "$0") $*" >> asked
+while [ $# -gt 1 ]; do
+    case $1 in VARIABLE) given=$2 ;; -o) output=$2 ;; -N) name=$2 ;; esac
+    shift
+done
+id=$(wc -l < asked)
+printf 'node8 4 x\\nnode9 4 x\\n' > hosts
+env -i "HOME=$HOME" "PATH=$PATH" "PARTS=$PARTS" "CODE=$CODE" "$given" TOLD \\
+    bash "$1" >> "$output" 2>&1 &
+ANSWER
+"""
+SGE_TOLD = 'JOB_ID=$id JOB_NAME=$name NSLOTS=8 PE_HOSTFILE=hosts "SGE_O_WORKDIR=$PWD"'
+PJM_TOLD = "PJM_JOBID=$id PJM_JOBNAME=$name PJM_MPI_PROC=2 PJM_O_NODEINF=hosts"
 QSUB = """#!/bin/bash
 echo "qsub $*" >> asked
 while [ $# -gt 1 ]; do
@@ -72,7 +112,28 @@ def pbs(project):
     project.site("my_site", PBS)
     (project.root / "elsewhere").mkdir()
     project.program("qsub", QSUB.replace("$HOME/elsewhere", str(project.root / "elsewhere")))
-    project.program("qstat", SQUEUE)
+    project.program("qstat", QSTAT)
+    return project
+
+
+@pytest.fixture
+def sge(project):
+    text = BATCH.replace("VARIABLE", "-v").replace("TOLD", SGE_TOLD).replace("ANSWER", "echo $id")
+    project.site("my_site", SGE)
+    project.program("qsub", text)
+    rows = "".join(f"{number} 0.5 lab1 r r\n" for number in (1, 2, 3))
+    project.program("qstat", f"#!/bin/bash\necho '{rows}'\n")
+    return project
+
+
+@pytest.fixture
+def pjm(project):
+    answer = 'echo "[INFO] PJM 0000 pjsub Job $id submitted."'
+    text = BATCH.replace("VARIABLE", "-x").replace("TOLD", PJM_TOLD).replace("ANSWER", answer)
+    project.site("my_site", PJM)
+    project.program("pjsub", text)
+    rows = "".join(f"{number} lab1 RUNNING\n" for number in (1, 2, 3))
+    project.program("pjstat", f"#!/bin/bash\necho '{rows}'\n")
     return project
 
 
@@ -125,6 +186,68 @@ def test_pbs_resubmits_itself_with_the_same_options_and_run_folder(pbs):
     ]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [
+        (
+            "sge",
+            "qsub -terse -cwd -S /bin/bash -j y -g course -l node_f=1 -N lab1_seq2seq"
+            " -l h_rt=00:30:00 -o runs/jobs/lab1_seq2seq.TIME.out"
+            " -v ALLHANDS_JOB=runs/jobs/lab1_seq2seq.TIME.job cluster_jobs/lab1_seq2seq.slurm",
+        ),
+        (
+            "pjm",
+            "pjsub -j -L rscgrp=long -L node=1 --mpi proc=1 -N lab1_seq2seq -L elapse=00:30:00"
+            " -o runs/jobs/lab1_seq2seq.TIME.out"
+            " -x ALLHANDS_JOB=runs/jobs/lab1_seq2seq.TIME.job cluster_jobs/lab1_seq2seq.slurm",
+        ),
+    ],
+)
+def test_a_scheduler_that_reads_no_header_is_told_everything_and_resubmits(
+    scheduler, words, request
+):
+    project = request.getfixturevalue(scheduler)
+    ran = wait(project, PARTS="3")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert asked(project) == [words] * 3
+    assert len(project.calls()) == 3
+    assert re.findall(r"job (\d), part (\d)", ran.stdout) == [("1", "1"), ("2", "2"), ("3", "3")]
+
+
+@pytest.mark.parametrize("scheduler", ["sge", "pjm"])
+def test_a_site_without_headers_must_say_how_nodes_are_asked_for(scheduler, request):
+    project = request.getfixturevalue(scheduler)
+    site = project.root / "cluster_jobs/sites/my_site.env"
+    site.write_text(re.sub("ALLHANDS_SHAPE_OPTION=.*", "", site.read_text()))
+    ran = wait(project)
+    assert ran.returncode == 2
+    assert "reads no header of the script. ALLHANDS_SHAPE_OPTION must say" in ran.stderr
+    assert not (project.root / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "head"),
+    [("slurm", "node7"), ("pbs", "node5"), ("sge", "node8"), ("pjm", "node8"), (None, "localhost")],
+)
+def test_ranks_of_several_nodes_know_where_to_meet(scheduler, head, request):
+    """The first node, as the scheduler writes it, and a port that belongs to the job."""
+    project = request.getfixturevalue(scheduler or "project")
+    if scheduler == "pbs":
+        (project.root / "elsewhere/nodes").write_text("node5\nnode5\nnode3\nnode3\n")
+        qsub = project.programs / "qsub"
+        text = qsub.read_text().replace("PBS_JOBNAME=x", 'PBS_JOBNAME=x "PBS_NODEFILE=$PWD/nodes"')
+        qsub.write_text(text)
+    ran = wait(project) if scheduler else project.submit(LAB)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    lines = project.only("runs/lab1_seq2seq/*/environment").read_text().splitlines()
+    seen = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert seen["MASTER_ADDR"] == head
+    assert 20000 <= int(seen["MASTER_PORT"]) < 32000, "below the ports that systems give away"
+    if scheduler:
+        assert seen["MASTER_PORT"] == "20001", "of job 1"
+    assert (seen["ALLHANDS_NODES"], seen["ALLHANDS_RANKS"]) == ("1", "1"), "as submit asked"
+
+
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
 def test_wait_gives_the_jobs_own_exit_code(scheduler, request):
     assert wait(request.getfixturevalue(scheduler), CODE="7").returncode == 7
@@ -158,7 +281,7 @@ def test_a_refused_resubmission_is_said_and_keeps_what_was_saved(pbs):
     )
     ran = wait(pbs, PARTS="3")
     assert ran.returncode == 1
-    assert "could not go back into the queue. To continue, submit the same command" in ran.stdout
+    assert "could not go back into the queue. What was saved is in runs/lab1_seq2seq/" in ran.stdout
     assert len(pbs.calls()) == 1
 
 
@@ -170,9 +293,67 @@ def test_a_job_that_vanished_is_said(slurm):
     assert "The scheduler no longer knows job 7, and the job did not say how it ended" in ran.stdout
 
 
+def test_wait_says_the_state_and_its_reason_once_and_again_when_it_changes(slurm):
+    """Asked many times, said once: a job that waits for nodes, then runs, then ends."""
+    slurm.program("sbatch", "#!/bin/bash\necho 7\n")
+    slurm.program(
+        "squeue",
+        """#!/bin/bash
+echo x >> times
+n=$(wc -l < times)
+[ $n -gt 3 ] || { echo 'PENDING|Priority'; exit; }
+[ $n -gt 6 ] || { echo 'PENDING|Resources'; exit; }
+[ $n -gt 9 ] || { echo 'RUNNING|None'; exit; }
+echo ALLHANDS_ENDED=4 >> runs/jobs/*.job
+""",
+    )
+    ran = wait(slurm, ALLHANDS_POLL_S="0.01")
+    assert ran.returncode == 4
+    said = re.findall(r"^\[\d\d:\d\d:\d\d\] (.*)$", ran.stdout, re.MULTILINE)
+    assert said == ["Pending (Priority)", "Pending (Resources)", "Running"]
+
+
+def test_the_time_that_is_used_is_said_a_tenth_of_the_limit_at_a_time(monkeypatch, capsys):
+    job = follow_job(limit_s=3600)
+    progress = follow.Progress(job)
+    for used_s in (0, 100, 359, 361, 500, 719, 3000):
+        monkeypatch.setattr(follow.time, "time", lambda now=1000 + used_s: now)
+        progress.used({"ALLHANDS_STARTED": "1000"})
+    said = re.findall(r"\] (.*)", capsys.readouterr().out)
+    assert said == ["Running: 00:06:01 of 01:00:00", "Running: 00:50:00 of 01:00:00"]
+
+
+def follow_job(limit_s):
+    return type("Job", (), {"limit_s": limit_s})()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "text", "state"),
+    [
+        ("slurm", "PENDING|Resources\n", ("PENDING", "Resources")),
+        ("slurm", "RUNNING|None\n", ("RUNNING", "")),
+        ("slurm", "", None),
+        (
+            "pbs",
+            "Job Id: 4.s\n    job_state = Q\n    comment = Not Running: Insufficient amount\n"
+            "\tof resource: ncpus\n",
+            ("Q", "Not Running: Insufficient amountof resource: ncpus"),
+        ),
+        ("pbs", "Job Id: 4.s\n    job_state = R\n    comment = Job run at Mon\n", ("R", "")),
+        ("pbs", "", None),
+        ("sge", "job-ID prior name user state\n----\n  4 0.55 lab1 r qw 11/30 1\n", ("qw", "")),
+        ("sge", "  41 0.55 lab1 r r 11/30 1\n", None),
+        ("pjm", "JOB_ID NAME MD ST USER\n4 lab1 NM QUE r\n", ("QUE", "")),
+        ("pjm", "JOB_ID NAME STATUS PROJECT\n4 lab1 RUNNING gr\n", ("RUNNING", "")),
+    ],
+)
+def test_the_answers_of_each_scheduler_about_job_4(scheduler, text, state):
+    assert schedulers.SCHEDULERS[scheduler].state_of(text, "4") == state
+
+
 def test_interrupting_wait_leaves_the_job_and_says_how_to_end_it(slurm):
     slurm.program("sbatch", "#!/bin/bash\necho 7\n")
-    slurm.program("squeue", "#!/bin/bash\ntouch asked_for_state\necho RUNNING\n")
+    slurm.program("squeue", "#!/bin/bash\ntouch asked_for_state\necho RUNNING\\|None\n")
     with subprocess.Popen(
         slurm.command(LAB, "--site", "my_site", "--wait"),
         env=slurm.environment(),

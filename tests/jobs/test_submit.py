@@ -60,7 +60,8 @@ def test_the_site_chooses_the_account_option_and_not_only_its_value(project, dia
         f'ALLHANDS_ACCOUNT_OPTION="{dialect}"\nALLHANDS_ACCOUNT=gr01\n'
         'ALLHANDS_OPTIONS="-l place=scatter"\n',
     )
-    words = command_of(project.submit(LAB, "--site", "my_site", "--dry-run").stdout)
+    ran = project.submit(LAB, "--site", "my_site", "--dry-run", ALLHANDS_ASK="no")
+    words = command_of(ran.stdout)
     assert words[:3] == ["qsub", *dialect.replace("{}", "gr01").split()]
     assert words[3:5] == ["-l", "place=scatter"]
 
@@ -110,7 +111,7 @@ SITE = "cluster_jobs/sites/my_site.env"
         (
             [LAB, "--site", "moon"],
             None,
-            r"no site 'moon'.*Known: local, pbs-generic, slurm-generic",
+            r"no site 'moon'.*Known:.* local,.* pbs-generic,.* slurm-generic.*allhands site init",
         ),
         ([LAB, "--site", "slurm-generic"], None, r"wants the queue as --partition=\{\}.*is empty"),
         ([LAB, "--time", "30"], None, r"time '30' was not understood.*00:30:00"),
@@ -134,7 +135,7 @@ SITE = "cluster_jobs/sites/my_site.env"
         (
             [LAB, "--site", "my_site"],
             "ALLHANDS_SCHEDULER=lsf\n",
-            rf"{SITE} must set ALLHANDS_SCHEDULER to none, slurm or pbs",
+            rf"{SITE} must set ALLHANDS_SCHEDULER to none or one of slurm, pbs, sge, pjm",
         ),
         (
             [LAB, "--site", "my_site"],
@@ -143,8 +144,8 @@ SITE = "cluster_jobs/sites/my_site.env"
         ),
         (
             [LAB, "--site", "my_site"],
-            'ALLHANDS_SCHEDULER=slurm\nALLHANDS_GPU_OPTION="--gres=gpu:{gpus}"\n',
-            r"'--gres=gpu:\{gpus\}' was not understood.*\{gpus_per_node\}",
+            'ALLHANDS_SCHEDULER=slurm\nALLHANDS_GPU_OPTION="--gres=gpu:{cards}"\n',
+            r"'--gres=gpu:\{cards\}' was not understood.*\{gpus_per_node\}",
         ),
         (
             [LAB, "--site", "my_site", "--script", "pbs"],
@@ -201,7 +202,7 @@ def test_more_nodes_change_the_header_s_number_and_the_ranks(project, site, word
     ("site", "level", "words"),
     [
         ("slurm-generic", "gpu", "--gres=gpu:4 --nodes=2 --ntasks-per-node=4"),
-        ("pbs-generic", "gpu", "-l select=2:ncpus=4:mpiprocs=4:ngpus=4"),
+        ("pbs-generic", "gpu", "-l select=2:ncpus=16:mpiprocs=4:ngpus=4"),
         ("pbs-generic", "cpu", "-l select=2:ncpus=16:mpiprocs=4"),
     ],
 )
@@ -224,7 +225,7 @@ def test_eight_ranks_on_two_nodes(project, site, level, words):
         (("lab4_mgwfbp", "--nodes", "0"), "asked to run on 0 nodes"),
         (
             ("lab1_seq2seq", "--ranks-per-node", "2"),
-            "lab1_seq2seq was asked to run 2 ranks on a node; it runs 1.",
+            "lab1_seq2seq was asked to run 2 ranks on a node; it runs 1",
         ),
         (("lab2_dataparallel", "--ranks-per-node", "0"), "asked to run 0 ranks on a node"),
         (("lab1_seq2seq", "--", "--out", "mine"), "The job chooses the run folder itself"),
@@ -235,3 +236,62 @@ def test_nodes_and_run_folders_that_cannot_be_are_refused(project, words, senten
     ran = project.submit(*words)
     assert ran.returncode == 2
     assert sentence in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes", "ranks_per_node"),
+    [
+        ("--nodes 2 --ranks 8", 2, 4),
+        ("--ranks 8 --ranks-per-node 4", 2, 4),
+        ("--nodes 4 --ranks 4", 4, 1),
+        ("--ranks 4", 1, 4),  # on the script's one node
+        ("--nodes 2", 2, 2),  # the script's two on each
+    ],
+)
+def test_ranks_in_all_are_divided_over_the_nodes(project, words, nodes, ranks_per_node):
+    lab = ["lab2_dataparallel", "--site", "slurm-generic", *words.split(), "--dry-run"]
+    ran = project.submit(*lab, **PLACE)
+    assert ran.returncode == 0, ran.stderr
+    assert f" --nodes={nodes} --ntasks-per-node={ranks_per_node} " in ran.stdout
+    assert f"--gres=gpu:{ranks_per_node} " in ran.stdout, "a GPU for each rank"
+    note = shown_note(ran.stdout)
+    assert (note["ALLHANDS_NODES"], note["ALLHANDS_RANKS"]) == (
+        str(nodes),
+        str(nodes * ranks_per_node),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("lab2_dataparallel --nodes 2 --ranks 5", "5 ranks do not divide over 2 nodes.*4 or 6 "),
+        ("lab2_dataparallel --nodes 2 --ranks 1", "1 ranks do not divide over 2 nodes.*for 2 "),
+        ("lab2_dataparallel --ranks 0", "asked to run 0 ranks"),
+        ("lab1_seq2seq --ranks 2", "lab1_seq2seq was asked to run 2 ranks; it runs 1"),
+        (
+            "lab2_dataparallel --nodes 2 --ranks 8 --ranks-per-node 2",
+            "8 ranks are not 2 nodes with 2 ranks each",
+        ),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused(project, words, sentence):
+    ran = project.submit(*words.split())
+    assert ran.returncode == 2
+    assert re.search(sentence, ran.stderr), ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("lab", "options", "times"),
+    [
+        ("lab2_dataparallel", "", 1),  # the script's select has one node
+        ("lab4_mgwfbp", "", 0),  # its header says it
+        ("lab2_dataparallel", "-l place=scatter:excl", 0),  # the site says it
+    ],
+)
+def test_pbs_is_told_to_take_different_hosts(project, lab, options, times):
+    """By itself PBS may put two chunks on one host."""
+    project.site("my_site", f'ALLHANDS_SCHEDULER=pbs\nALLHANDS_OPTIONS="{options}"\n')
+    ran = project.submit(lab, "--site", "my_site", "--nodes", "2", "--dry-run")
+    assert " ".join(command_of(ran.stdout)).count("-l place=scatter ") == times
+    one = project.submit("lab2_dataparallel", "--site", "my_site", "--nodes", "1", "--dry-run")
+    assert " ".join(command_of(one.stdout)).count("-l place=scatter ") == 0
