@@ -1,92 +1,28 @@
-"""The doctor names each fault, says what to do, and never fails itself."""
+"""The doctor sees what a machine has, says at which level the labs run, and never fails itself."""
 
 import io
 import json
-from pathlib import Path
+import threading
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from sample_machines import DISK, HOME, PINS, SLURM, SRUN, Laptop, cupy_says, on_slurm, with_gpu
 
-from allhands.doctor import Finding, exit_code, probe_all, probes, render, report, to_json
-from allhands.doctor.machine import Machine, Ran
-
-PINS = ["chainer==7.8.1", "numpy==1.26.4; python_version < '3.13'", "torch==2.13.0"]
-GPU_PINS = ["cupy-cuda12x==13.6.0; extra == 'gpu'"]
-GIB = 2**30
-CUPY_ON_ONE_GPU = {"devices": 1, "names": ["GPU X"], "sum": 10.0, "nccl": 22203, "cupy": "13.6.0"}
-
-
-class Laptop(Machine):
-    """A good laptop without a GPU. Each argument changes one thing of it; nothing is really run."""
-
-    def __init__(self, **changes):
-        self.installed = {
-            **{"chainer": "7.8.1", "numpy": "1.26.4", "torch": "2.13.0+cpu"},
-            **{"jupyterlab": "4.6.6", "ipykernel": "7.4.0"},
-            **changes.pop("installed", {}),
-        }
-        self.answers = {  # by a word of the command that is run
-            "numpy.array": Ran(0, "chainer 7.8.1 numpy 1.26.4 gradient 22.0 44.0\n"),
-            "mpi4py": Ran(0, "\n<rank 1 of 2: MPICH>\n\n<rank 0 of 2: MPICH>\n"),
-            **changes.pop("answers", {}),
-        }
-        self.programs = changes.pop("programs", {})
-        self.facts = {
-            **{"python": (3, 11, 9), "environ": {"OMP_NUM_THREADS": "1"}, "cores": 4},
-            **{"in_environment": True, "requirements": PINS + GPU_PINS, "can_write": True},
-            **{"memory_bytes": 8 * GIB, "disk_bytes": 50 * GIB, "missing_files": set()},
-            **changes,
-        }
-
-    python = property(lambda self: self.facts["python"])
-    executable = property(lambda self: Path("/env/bin/python"))
-    environ = property(lambda self: self.facts["environ"])
-
-    def in_environment(self):
-        return self.facts["in_environment"]
-
-    def has_file(self, path):
-        return path.name not in self.facts["missing_files"]
-
-    def which(self, program):
-        return self.programs.get(program)
-
-    def version(self, package):
-        return self.installed.get(package)
-
-    def requirements(self):
-        return self.facts["requirements"]
-
-    def cores(self):
-        return self.facts["cores"]
-
-    def memory_bytes(self):
-        return self.facts["memory_bytes"]
-
-    def disk_bytes(self, folder):
-        return self.facts["disk_bytes"]
-
-    def can_write(self, folder):
-        return self.facts["can_write"]
-
-    def run(self, command, time_limit_s):
-        (answer,) = [ran for word, ran in self.answers.items() if word in " ".join(command)]
-        return answer
-
-
-def with_gpu(**changes) -> Laptop:
-    """A machine with one GPU, its driver, CuPy and NCCL."""
-    changes.setdefault("programs", {"nvidia-smi": "/usr/bin/nvidia-smi"})
-    changes.setdefault("installed", {"cupy-cuda12x": "13.6.0"})
-    answers = {
-        "nvidia-smi": Ran(0, "GPU X, 550.54\n"),
-        "import cupy": Ran(0, "a warning\n" + json.dumps(CUPY_ON_ONE_GPU)),
-    }
-    return Laptop(answers={**answers, **changes.pop("answers", {})}, **changes)
-
-
-def cupy_says(**changes) -> dict[str, Ran]:
-    return {"import cupy": Ran(0, json.dumps({**CUPY_ON_ONE_GPU, **changes}))}
+from allhands.doctor import (
+    Finding,
+    at_level,
+    exit_code,
+    last_line,
+    probe_all,
+    probes,
+    render,
+    report,
+    to_json,
+    verdict,
+    write,
+)
+from allhands.doctor.machine import Ran
 
 
 def test_a_laptop_without_a_gpu_is_good():
@@ -94,7 +30,8 @@ def test_a_laptop_without_a_gpu_is_good():
     assert {finding.status for finding in findings} == {"good"}
     (gpu,) = [finding for finding in findings if finding.name == "GPU"]
     assert "CPU level" in gpu.seen
-    assert exit_code(findings) == 0
+    assert verdict(findings, "cpu").code == 0
+    assert verdict(findings, "cpu").level == "cpu"
 
 
 def test_a_machine_with_a_gpu_is_good():
@@ -102,183 +39,26 @@ def test_a_machine_with_a_gpu_is_good():
     assert {finding.status for finding in findings} == {"good"}
     seen = {finding.name: finding.seen for finding in findings}
     assert "1 x GPU X" in seen["GPU"]
-    assert seen["NCCL"] == "22203"
+    assert seen["NCCL"] == "CuPy: 2.22.3, PyTorch: 2.27.5"
+    assert verdict(findings, "gpu").level == "gpu"
 
 
-SINGLETONS = Ran(0, "\n<rank 0 of 1: Open MPI>\n\n<rank 0 of 1: Open MPI>\n")
-FAULTS = [
-    # (what is wrong, machine, finding, status, words of what was seen, words of the advice)
-    ("old Python", Laptop(python=(3, 10, 1)), "Python", "bad", "3.10.1", "Python 3.11"),
-    ("new Python", Laptop(python=(3, 14, 0)), "Python", "bad", "3.14.0", "Python 3.11"),
-    ("no venv", Laptop(in_environment=False), "Python", "warn", "3.11.9", "activate"),
-    ("not installed", Laptop(requirements=None), "packages", "bad", "allhands", "make env"),
-    ("missing", Laptop(installed={"torch": None}), "packages", "bad", "torch", "make env"),
-    (
-        "wrong version",
-        Laptop(installed={"numpy": "2.4.6"}),
-        "packages",
-        "warn",
-        "numpy 2.4.6 (pinned: ==1.26.4)",
-        "make env",
-    ),
-    (
-        "intruder",
-        Laptop(installed={"chainermn": "1.3.1"}),
-        "chainermn",
-        "bad",
-        "chainermn 1.3.1",
-        "pip uninstall chainermn",
-    ),
-    (
-        "Chainer does not start",
-        Laptop(answers={"numpy.array": Ran(1, "Traceback\nModuleNotFoundError: No module X\n")}),
-        "Chainer",
-        "bad",
-        "ModuleNotFoundError: No module X",
-        "make env",
-    ),
-    (
-        "Chainer crashes",
-        Laptop(answers={"numpy.array": Ran(-11, "")}),
-        "Chainer",
-        "bad",
-        "no output",
-        "make env",
-    ),
-    (
-        "Chainer computes wrongly",
-        Laptop(answers={"numpy.array": Ran(0, "chainer 7.8.1 numpy 1.26.4 gradient 22.0 0.0\n")}),
-        "Chainer",
-        "bad",
-        "instead of 22, 44",
-        "make env",
-    ),
-    (
-        "Chainer hangs",
-        Laptop(answers={"numpy.array": Ran(None, "")}),
-        "Chainer",
-        "bad",
-        "no answer",
-        "disk",
-    ),
-    (
-        "two worlds of size 1",
-        Laptop(answers={"mpi4py": SINGLETONS}),
-        "MPI",
-        "bad",
-        "two worlds of size 1 (Open MPI)",
-        "same MPI",
-    ),
-    (
-        "mpiexec hangs",
-        Laptop(answers={"mpi4py": Ran(None, "")}),
-        "MPI",
-        "bad",
-        "was ended after",
-        "firewall",
-    ),
-    (
-        "no mpi4py",
-        Laptop(answers={"mpi4py": Ran(1, "ModuleNotFoundError: No module named 'mpi4py'\n")}),
-        "MPI",
-        "bad",
-        "No module named 'mpi4py'",
-        "make env",
-    ),
-    (
-        "one rank died",
-        Laptop(answers={"mpi4py": Ran(0, "<rank 0 of 2: MPICH>\n")}),
-        "MPI",
-        "bad",
-        "failed",
-        "must fit",
-    ),
-    ("no mpiexec", Laptop(missing_files={"mpiexec"}), "MPI", "bad", "no mpiexec", "make env"),
-    (
-        "mpiexec from elsewhere",
-        Laptop(missing_files={"mpiexec"}, programs={"mpiexec": "/usr/bin/mpiexec"}),
-        "MPI",
-        "warn",
-        "/usr/bin/mpiexec",
-        "in full",
-    ),
-    ("one core", Laptop(cores=1), "cores", "warn", "1", "speed-up"),
-    ("little memory", Laptop(memory_bytes=GIB), "memory", "warn", "1.0 GiB", "2 GiB"),
-    ("little disk", Laptop(disk_bytes=GIB // 2), "disk", "warn", "0.5 GiB", "old runs"),
-    ("full disk", Laptop(disk_bytes=GIB // 100), "disk", "bad", "0.0 GiB", "old runs"),
-    ("read-only", Laptop(can_write=False), "disk", "bad", "cannot write", "folder of your own"),
-    ("threads unset", Laptop(environ={}), "threads", "warn", "all 4 cores", "OMP_NUM_THREADS=1"),
-    (
-        "many threads",
-        Laptop(environ={"OMP_NUM_THREADS": "8"}),
-        "threads",
-        "warn",
-        "OMP_NUM_THREADS=8",
-        "OMP_NUM_THREADS=1",
-    ),
-    ("no lab", Laptop(missing_files={"jupyter-lab"}), "Jupyter", "bad", "JupyterLab", "make env"),
-    (
-        "no JupyterLab",
-        Laptop(installed={"jupyterlab": None}),
-        "Jupyter",
-        "bad",
-        "JupyterLab",
-        "make env",
-    ),
-    (
-        "no kernel",
-        Laptop(installed={"ipykernel": None}),
-        "Jupyter",
-        "bad",
-        "ipykernel",
-        "make env",
-    ),
-    ("GPU, no CuPy", with_gpu(installed={}), "GPU", "warn", "no CuPy", "[gpu]"),
-    (
-        "CuPy does not start",
-        with_gpu(answers={"import cupy": Ran(1, "ImportError: libcublas.so.12\n")}),
-        "GPU",
-        "warn",
-        "libcublas.so.12",
-        "CUDA version",
-    ),
-    (
-        "CuPy sees none",
-        with_gpu(answers=cupy_says(devices=0)),
-        "GPU",
-        "warn",
-        "GPU X",
-        "CUDA_VISIBLE_DEVICES",
-    ),
-    ("wrong sum", with_gpu(answers=cupy_says(sum=0.0)), "GPU", "bad", "is 0.0", "make env"),
-    (
-        "no NCCL",
-        with_gpu(answers=cupy_says(nccl=None, nccl_error="libnccl.so.2")),
-        "NCCL",
-        "warn",
-        "libnccl.so.2",
-        "nvidia-nccl",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("machine", "name", "status", "seen", "advice"),
-    [fault[1:] for fault in FAULTS],
-    ids=[fault[0] for fault in FAULTS],
-)
-def test_each_fault_is_named_with_its_cure_and_nothing_else_is(machine, name, status, seen, advice):
+def test_a_job_on_a_cluster_is_good_and_says_which_it_is():
+    machine = on_slurm({**SRUN, "CUDA_VISIBLE_DEVICES": "2"}, disk=replace(DISK, type="nfs4"))
+    home = replace(HOME, addresses=("10.0.0.7",), bindable=("10.0.0.7",))
+    machine.facts["network"] = home
     findings = probe_all(machine)
-    (fault,) = [finding for finding in findings if finding.status != "good"]
-    assert (fault.name, fault.status) == (name, status)
-    assert seen in fault.seen
-    assert advice in fault.advice
-    assert exit_code(findings) == (1 if status == "bad" else 0)
+    assert {finding.status for finding in findings} == {"good"}
+    seen = {finding.name: finding.seen for finding in findings}
+    for word in ("Slurm's 7", "n[1-2]", "GPUs 2"):
+        assert word in seen["job"]
+    assert "--mpi=pmi2 for MPICH" in seen["PMI"]
+    assert seen["scheduler"] == "Slurm answers: debug, gpu"
 
 
 def test_cupy_on_a_login_node_without_a_gpu_is_good():
     machine = Laptop(installed={"cupy-cuda12x": "13.6.0"}, answers=cupy_says(devices=0, nccl=1))
-    (finding,) = probes.gpu(machine)
+    (finding,) = probes.devices(machine)
     assert finding.status == "good"
     assert "CPU level" in finding.seen
 
@@ -300,10 +80,72 @@ def test_a_probe_that_fails_is_a_finding_and_the_others_still_run():
     assert "RuntimeError: no such thing" in findings[0].seen
 
 
-def test_every_finding_that_is_not_good_has_advice():
-    for fault in FAULTS:
-        for finding in probe_all(fault[1]):
-            assert bool(finding.advice) == (finding.status != "good"), finding
+def test_a_probe_that_never_comes_back_is_a_finding():
+    never = threading.Event()
+
+    def waits(machine):
+        never.wait()
+
+    findings = probe_all(Laptop(), [waits, probes.python], longest_s=0.05)
+    never.set()
+    assert [finding.status for finding in findings] == ["warn", "good"]
+    assert "no answer" in findings[0].seen
+
+
+@pytest.mark.parametrize("program", ["nvidia-smi", "sinfo", "qstat"])
+def test_a_program_that_is_there_without_what_it_speaks_to_is_no_fault(program):
+    """nvidia-smi on a machine without a GPU; Slurm's programs on a laptop; PBS' with no Slurm."""
+    answers = {
+        "nvidia-smi": Ran(6, "No devices were found\n"),
+        "sinfo": Ran(1, "sinfo: fatal: Could not establish a configuration source\n"),
+        "--mpi=list": Ran(1, "srun: fatal: Could not establish a configuration source\n"),
+        "qstat": Ran(0, "Queue  Max\n----- ---\nworkq  0\n"),
+    }
+    programs = {"sinfo": SLURM, "qstat": {"qstat": "q", "qsub": "q"}}.get(program, {program: "p"})
+    findings = probe_all(Laptop(programs=programs, answers=answers))
+    assert {finding.status for finding in findings} == {"good"}
+    if program == "qstat":
+        assert "PBS answers: workq" in [finding.seen for finding in findings]
+
+
+# ---- the level ----
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "level", "code"),
+    [
+        (Laptop(), "simulated", "cpu", 0),
+        (Laptop(), "cpu", "cpu", 0),
+        (Laptop(), "gpu", "cpu", 3),
+        (with_gpu(), "cpu", "gpu", 0),
+        (with_gpu(), "gpu", "gpu", 0),
+        (with_gpu(answers={"nvidia-smi": Ran(None, "")}), "gpu", "cpu", 3),
+        (Laptop(missing_files={"mpiexec"}), "simulated", "simulated", 0),
+        (Laptop(missing_files={"mpiexec"}), "cpu", "simulated", 3),
+        (Laptop(missing_files={"mpiexec"}), "gpu", "simulated", 3),
+        (Laptop(installed={"torch": None}), "cpu", "simulated", 3),
+        (Laptop(installed={"numpy": None}), "simulated", None, 1),
+        (Laptop(python=(3, 10, 0)), "cpu", None, 1),
+    ],
+)
+def test_the_exit_code_says_at_which_level_the_labs_run(machine, asked, level, code):
+    findings = probe_all(machine, level=asked)
+    assert (verdict(findings, asked).level, verdict(findings, asked).code) == (level, code)
+    assert exit_code(findings) == (code != 0)
+    content = json.loads(to_json(findings, asked))
+    assert (content["level"], content["exit_code"], content["good"]) == (level, code, code == 0)
+    if code == 3:
+        names = {"simulated": "simulated level only", "cpu": "CPU level only"}
+        assert names[level] in last_line(findings, asked)
+
+
+def test_what_stops_a_higher_level_alone_is_not_bad():
+    finding = Finding("x", "bad", "seen", "advice", blocks="gpu")
+    assert [at_level([finding], level)[0].status for level in ("simulated", "cpu", "gpu")] == [
+        "warn",
+        "warn",
+        "bad",
+    ]
 
 
 # ---- the report ----
@@ -311,7 +153,7 @@ def test_every_finding_that_is_not_good_has_advice():
 THREE = [
     Finding("a", "good", "well [bold]as written[/bold]"),
     Finding("b", "warn", "hm", "try this"),
-    Finding("c", "bad", "no", "do that"),
+    Finding("c", "bad", "no", "do that", "Is it c?", blocks="cpu"),
 ]
 
 
@@ -323,12 +165,13 @@ def printed(findings) -> str:
 
 def test_the_report_shows_every_finding_and_its_advice():
     text = printed(THREE)
+    assert "Is it c?" in text
     for finding in THREE:
         assert finding.seen in text
         assert finding.advice in text
-    assert "1 bad" in text
+    assert "what is bad (c)" in text
     assert "1 could be better" in printed(THREE[:2])
-    assert "The labs run here." in printed(THREE[:1])
+    assert "The labs run here, at the GPU level." in printed(THREE[:1])
 
 
 def test_json_holds_the_same(capsys):
@@ -337,3 +180,33 @@ def test_json_holds_the_same(capsys):
     assert content["good"] is False
     assert [Finding(**finding) for finding in content["findings"]] == THREE
     assert json.loads(to_json(THREE[:2]))["good"] is True
+
+
+def test_the_file_for_somebody_who_helps_has_everything_and_no_secret(tmp_path):
+    environ = {
+        "OMP_NUM_THREADS": "8",
+        "PBS_JOBCOOKIE": "s3cret-a",
+        "SLURM_JWT": "s3cret-b",
+        "JUPYTER_TOKEN": "s3cret-c",
+        "ALLHANDS_API_KEY": "s3cret-d",
+        "ALLHANDS_SITE_ADDRESS": "https://ann:s3cret-e@host/x",
+        "AWS_ANYTHING": "s3cret-f",
+    }
+    machine = Laptop(environ=environ, installed={"chainer": "7.7"})
+    findings = probe_all(machine)
+    write(tmp_path / "sub" / "doctor.txt", findings, machine)
+    text = (tmp_path / "sub" / "doctor.txt").read_text()
+    for finding in findings:
+        for part in (finding.name, finding.seen, finding.advice, finding.asked):
+            assert part in text
+    assert "chainer 7.7" in text
+    assert "OMP_NUM_THREADS=8" in text
+    assert "PBS_JOBCOOKIE=(set, not shown)" in text
+    assert "https://...@host/x" in text
+    assert "s3cret" not in text
+    assert last_line(findings) in text
+
+
+def test_a_file_that_ends_in_json_is_json(tmp_path):
+    write(tmp_path / "doctor.json", THREE, Laptop(), "gpu")
+    assert json.loads((tmp_path / "doctor.json").read_text())["level_asked"] == "gpu"

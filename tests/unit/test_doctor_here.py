@@ -1,5 +1,6 @@
 """The doctor on the machine at hand: real ranks, a hanging launcher, and nothing left running."""
 
+import mmap
 import os
 import subprocess
 import sys
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from allhands.doctor import probes
+from allhands.doctor import look_folder, probes
+from allhands.doctor import machine as machine_module
 from allhands.doctor.machine import Machine
 
 
@@ -72,6 +74,106 @@ def test_what_is_seen_of_this_machine_is_plausible(tmp_path):
     machine = Machine()
     assert 1 <= machine.cores() <= os.cpu_count()
     assert machine.memory_bytes() > 0
-    assert machine.disk_bytes(tmp_path) > 0
-    assert machine.can_write(tmp_path)
-    assert not machine.can_write(tmp_path / "not there")
+    folder = machine.folder(tmp_path)
+    assert 0 < folder.free_bytes <= folder.total_bytes
+    assert folder.error == ""
+    assert folder.ahead_s == pytest.approx(0, abs=2)
+    assert list(tmp_path.iterdir()) == []
+    assert machine.folder(tmp_path / "not there").error
+    network = machine.network(30000, 30002)
+    assert "lo" in {one.name for one in network.interfaces} or sys.platform != "linux"
+    assert network.loopback_error is None
+    assert 0 <= network.range_free <= 3
+
+
+def test_a_file_system_that_does_not_answer_is_a_finding_and_not_a_wait(tmp_path, monkeypatch):
+    """Whoever touches it waits for ever; here, the looking program does."""
+    waits = tmp_path / "python"
+    waits.write_text("#!/bin/sh\nexec sleep 600\n")
+    waits.chmod(0o755)
+    monkeypatch.setattr(machine_module, "LOOK_S", 0.2)
+
+    class Here(Machine):
+        executable = waits
+
+    (finding,) = probes.scratch(Here())
+    assert (finding.name, finding.status) == ("scratch", "bad")
+    assert "no answer" in finding.seen
+    assert probes.clock(Here()) == []
+    assert [one.status for one in probes.network(Here())] == ["warn"]
+
+
+# ---- memory, as other machines tell it ----
+
+GIB = 2**30
+
+
+class Told(Machine):
+    """A machine whose files in /proc and /sys are these."""
+
+    def __init__(self, files):
+        self.files = {"/proc/meminfo": f"MemAvailable: {16 * GIB // 1024} kB\n", **files}
+
+    def text(self, path):
+        return self.files.get(str(path), "")
+
+
+def group_2(folder, limit, used, cache):
+    files = {"memory.max": limit, "memory.current": used, "memory.stat": f"inactive_file {cache}"}
+    return {f"/sys/fs/cgroup/{folder}{name}": f"{text}\n" for name, text in files.items()}
+
+
+def group_1(folder, limit, used, cache):
+    files = {"memory.limit_in_bytes": limit, "memory.usage_in_bytes": used}
+    files["memory.stat"] = f"inactive_file 1\ntotal_inactive_file {cache}"
+    return {f"/sys/fs/cgroup/memory{folder}/{name}": f"{text}\n" for name, text in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("files", "free_gib"),
+    [
+        ({}, 16),
+        (group_2("", "max", 9 * GIB, 0), 16),
+        (group_2("", 4 * GIB, 3 * GIB, 0), 1),
+        # The page cache of read files counts as used, and goes when memory is asked for.
+        (group_2("", 4 * GIB, 4 * GIB, 3 * GIB), 3),
+        (group_2("", 4 * GIB, 5 * GIB, 0), 0),
+        # A job's own group, and the smaller one around it.
+        (
+            {
+                "/proc/self/cgroup": "0::/slurm/job_7/step_0\n",
+                **group_2("slurm/job_7/step_0/", "max", GIB, 0),
+                **group_2("slurm/job_7/", 8 * GIB, 2 * GIB, GIB),
+            },
+            7,
+        ),
+        (group_1("", 2**63 - 4096, 9 * GIB, 0), 16),
+        (
+            {
+                "/proc/self/cgroup": "9:cpu:/else\n4:memory:/docker/a\n0::/\n",
+                **group_1("/docker/a", 6 * GIB, 5 * GIB, 2 * GIB),
+            },
+            3,
+        ),
+    ],
+)
+def test_free_memory_is_the_least_of_host_and_groups_and_cache_is_not_used(files, free_gib):
+    assert Told(files).memory_bytes() == free_gib * GIB
+
+
+def test_files_that_no_process_maps_are_left_over(tmp_path):
+    (tmp_path / "mpich_shm_old").write_bytes(b"0" * 5000)
+    (tmp_path / "notes.txt").write_bytes(b"mine")
+    with open(tmp_path / "sm_segment.live", "w+b") as file:
+        file.truncate(4096)
+        with mmap.mmap(file.fileno(), 4096):
+            found = {one.name: one for one in Machine().segments(str(tmp_path))}
+    assert set(found) == {"mpich_shm_old", "sm_segment.live"}
+    assert (found["mpich_shm_old"].n_bytes, found["mpich_shm_old"].mapped) == (5000, False)
+    assert found["sm_segment.live"].mapped
+
+
+def test_a_clock_is_off_only_outside_the_time_that_the_write_took():
+    assert look_folder.outside(5.0, 4.0, 6.0) == 0
+    assert look_folder.outside(9.0, 4.0, 6.0) == 3
+    assert look_folder.outside(1.0, 4.0, 6.0) == -3

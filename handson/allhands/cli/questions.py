@@ -55,23 +55,58 @@ def compare(
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    level: Annotated[
+        str, typer.Option(help="Ask for a level: simulated, cpu or gpu.", show_default="cpu")
+    ] = "",
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(help="Also write all of it for somebody who helps (.json: as JSON)."),
+    ] = None,
+    job: Annotated[bool, typer.Option("--job", help="Look at a compute node, in a job.")] = False,
+    site: Annotated[str | None, typer.Option(help="With --job: a file of sites/.")] = None,
     run: Annotated[Path | None, typer.Option(help="A run's folder: why is it slow?")] = None,
     against: Annotated[Path | None, typer.Option(help="With --run: a run to compare with.")] = None,
 ) -> None:
-    """Say what this machine has, and what to mend. Exit code 1 if something is broken.
+    """Say what this machine has, and what to mend.
+
+    Exit code 0: the labs run at the level asked for. 3: only at a lower one. 1: not at all.
 
     With --run: say what makes a (parallel) run slow, from what it has left in its folder.
     """
-    from allhands.doctor import exit_code, probe_all, report, run_findings
+    from allhands.doctor import (
+        LEVELS,
+        exit_code,
+        on_node,
+        probe_all,
+        report,
+        run_findings,
+        verdict,
+        write,
+    )
+    from allhands.doctor.machine import Machine
 
     if run is not None or against is not None:
         with sentences():
             findings = run_findings.diagnose(run, against)
         run_findings.report(findings, as_json=as_json)
         raise typer.Exit(exit_code(findings))
-    findings = probe_all()
-    report(findings, as_json=as_json)
-    raise typer.Exit(exit_code(findings))
+    with sentences():
+        if level and level not in LEVELS:
+            raise ValueError(f"There is no level '{level}'. The levels are: {', '.join(LEVELS)}.")
+        if job and file:
+            raise ValueError("With --job the files lie in the job's run folder: leave out --file.")
+        if site and not job:
+            raise ValueError("--site says where the job runs: give --job too.")
+        if job:
+            raise typer.Exit(on_node.send(site, level or None, as_json))
+    machine, asked = Machine(), level or "cpu"
+    findings = probe_all(machine, level=asked)
+    report(findings, as_json=as_json, asked=asked)
+    with sentences():
+        for path in file or ():
+            write(path, findings, machine, asked)
+            typer.echo(f"Written: {path}", err=as_json)
+    raise typer.Exit(verdict(findings, asked).code)
 
 
 def plan(

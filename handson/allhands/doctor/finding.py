@@ -1,15 +1,15 @@
-"""What did the doctor see, and what should one do? Findings, as a table and as JSON."""
+"""What did the doctor see, what should one do, and at which level do the labs run?
 
-import json
+Labs run at three levels: simulated (nothing but Python), cpu (real ranks), gpu. A finding may say
+from which level on it stops them. Which findings are bad depends on the level that is asked for.
+"""
+
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-MARKS = {"good": ("good", "green"), "warn": ("warn", "yellow"), "bad": ("bad", "bold red")}
+LEVELS = ("simulated", "cpu", "gpu")
+SHOWN = {"simulated": "the simulated level", "cpu": "the CPU level", "gpu": "the GPU level"}
 
 
 @dataclass(frozen=True)
@@ -17,52 +17,54 @@ class Finding:
     """One thing that was looked at.
 
     status: "good"; "warn": the labs run, and something is lost; "bad": a lab cannot run.
-    seen: what is there. advice: what to do, empty if nothing.
+    seen: what is there. advice: what to do, empty if nothing. asked: the question.
+    blocks: the lowest level at which labs cannot run because of this; "" if they run at all.
     """
 
     name: str
     status: Literal["good", "warn", "bad"]
     seen: str
     advice: str = ""
+    asked: str = ""
+    blocks: Literal["", "simulated", "cpu", "gpu"] = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """level: the highest at which the labs run here, or None. asked: the one that was wanted."""
+
+    level: str | None
+    asked: str
+    code: int  # 0: at the level asked for; 3: only at a lower one; 1: not at all
+
+
+def at_level(findings: Sequence[Finding], asked: str) -> list[Finding]:
+    """The findings with the status that they have for one who wants this level.
+
+    What stops the labs at this level is bad. What would stop them only at a higher one is not, and
+    what is good needs no advice.
+    """
+
+    def judged(finding: Finding) -> Finding:
+        status = finding.status
+        if finding.blocks and LEVELS.index(finding.blocks) <= LEVELS.index(asked):
+            status = "bad"
+        elif finding.blocks and status == "bad":
+            status = "warn"
+        return replace(finding, status=status, advice="" if status == "good" else finding.advice)
+
+    return [judged(finding) for finding in findings]
+
+
+def verdict(findings: Sequence[Finding], asked: str) -> Verdict:
+    """At which level the labs run, and the exit code that says so."""
+    blocked = [LEVELS.index(finding.blocks) for finding in findings if finding.blocks]
+    reached = min(blocked, default=len(LEVELS)) - 1
+    level = LEVELS[reached] if reached >= 0 else None
+    code = 1 if level is None else 0 if reached >= LEVELS.index(asked) else 3
+    return Verdict(level, asked, code)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """1 if anything is bad, else 0."""
     return int(any(finding.status == "bad" for finding in findings))
-
-
-def to_json(findings: Sequence[Finding]) -> str:
-    """{"good": true or false, "findings": [{"name", "status", "seen", "advice"}, ...]}"""
-    content = {
-        "good": exit_code(findings) == 0,
-        "findings": [asdict(finding) for finding in findings],
-    }
-    return json.dumps(content, indent=2, ensure_ascii=False)
-
-
-def report(findings: Sequence[Finding], as_json: bool = False) -> None:
-    """Print the findings: as JSON, or for people."""
-    if as_json:
-        print(to_json(findings))
-    else:
-        render(findings)
-
-
-def render(findings: Sequence[Finding], console: Console | None = None) -> None:
-    """Print one line a finding, the advice under it, and a summary."""
-    console = console or Console()
-    table = Table.grid(padding=(0, 2))
-    for finding in findings:
-        mark, style = MARKS[finding.status]
-        table.add_row(Text(mark, style=style), Text(finding.name), Text(finding.seen))
-        if finding.advice:
-            table.add_row("", "", Text("-> " + finding.advice, style=style))
-    console.print(table)
-    bad = sum(finding.status == "bad" for finding in findings)
-    warned = sum(finding.status == "warn" for finding in findings)
-    if bad:
-        console.print(Text(f"{bad} bad: mend these first, then run the doctor again.", "bold red"))
-    elif warned:
-        console.print(Text(f"The labs run here; {warned} could be better.", "yellow"))
-    else:
-        console.print(Text("The labs run here.", "green"))

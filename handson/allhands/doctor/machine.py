@@ -1,39 +1,88 @@
-"""What can be seen of this machine and this Python? Only looking; `probes.py` judges.
+"""What can be seen of this machine and this Python? Only looking; the probes judge.
 
-Everything that a probe looks at goes through a `Machine`, so that a test can give it another.
+Everything that a probe looks at goes through a `Machine`, so that a test can give it another. What
+may take for ever (a file system or a name server that is gone) is looked at in another process.
 """
 
 import contextlib
 import importlib.metadata
+import json
 import os
+import platform
+import re
 import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-GRACE_S = 2.0  # between the polite and the hard stop of a command that takes too long
+from allhands.doctor import ran
+from allhands.doctor.ran import Ran
+
+__all__ = ["Folder", "Interface", "Machine", "Network", "Ran", "Segment"]
+
+LOOK_S = 8.0  # for a file system or a name server to answer
+UNLIMITED = 2**62  # a limit beyond this is none
+# The limit and the use of a control group, and the word for files that are only kept at hand.
+GROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+GROUP_2 = ("memory.max", "memory.current", "inactive_file")
+OWNED_BY_RANKS = re.compile(r"(mpich_shm|sm_segment|vader_segment|nccl|torch)[-._].*")
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A command that was run. `code` is None if it was ended because its time was up."""
+class Folder:
+    """What came of writing 1 MiB into a folder. error: why not, in the system's words; or empty."""
 
-    code: int | None
-    output: str  # stdout and stderr together
+    type: str = ""  # of the file system: ext4, tmpfs, nfs4, lustre; empty if not known
+    total_bytes: int = 0
+    free_bytes: int = 0
+    write_s: float = 0.0
+    ahead_s: float = 0.0  # the file system's clock against this host's; 0 if they agree
+    error: str = ""
 
-    @property
-    def last_line(self) -> str:
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        return lines[-1] if lines else "no output"
+
+@dataclass(frozen=True)
+class Interface:
+    name: str
+    up: bool = True
+    loopback: bool = False
+    address: str = ""  # IPv4, or empty
+    mbit_s: int = -1  # -1: it does not say
+    infiniband: bool = False
+
+
+@dataclass(frozen=True)
+class Network:
+    """What this host knows of itself. Errors are the system's words; None or empty if all is well.
+
+    addresses: those that its own name has; bindable: those of them that are its own.
+    ports_error: two free ports of the loopback at once; range_free: how many of a range are free.
+    """
+
+    name: str = ""
+    interfaces: tuple[Interface, ...] = ()
+    addresses: tuple[str, ...] = ()
+    bindable: tuple[str, ...] = ()
+    name_error: str = ""
+    loopback_error: str | None = None
+    ports_error: str | None = None
+    range_free: int | None = None
+    error: str = ""  # nothing of all this could be seen
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of ranks in shared memory that is this user's; mapped: a process still uses it."""
+
+    name: str
+    n_bytes: int
+    mapped: bool
 
 
 class Machine:
     """The machine that this process runs on."""
+
+    # ---- this Python ----
 
     @property
     def python(self) -> tuple[int, int, int]:
@@ -51,118 +100,145 @@ class Machine:
         """True in a virtual environment, and in a conda environment."""
         return sys.prefix != sys.base_prefix or (Path(sys.prefix) / "conda-meta").is_dir()
 
+    def version(self, package: str) -> str | None:
+        """The version of an installed package, or None."""
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(package)
+        return None
+
+    def package_text(self, package: str, file: str) -> str:
+        """The text of a file of an installed package, or an empty text."""
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found = importlib.metadata.distribution(package)
+            return self.text(Path(str(found.locate_file(file))))
+        return ""
+
+    def requirements(self) -> list[str] | None:
+        """What the installed `allhands` requires (PEP 508 lines); None if it is not installed."""
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.requires("allhands") or []
+        return None
+
+    # ---- files and programs ----
+
     def has_file(self, path: Path) -> bool:
         return path.exists()
+
+    def text(self, path: str | Path) -> str:
+        """The text of a small local file (/proc, /sys, ...); empty if it cannot be read."""
+        try:
+            return Path(path).read_text(errors="replace")
+        except OSError:
+            return ""
 
     def which(self, program: str) -> str | None:
         return shutil.which(program)
 
-    def version(self, package: str) -> str | None:
-        """The version of an installed package, or None."""
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            return None
+    def run(
+        self,
+        command: Sequence[str],
+        time_limit_s: float,
+        environ: Mapping[str, str] | None = None,
+    ) -> Ran:
+        """Run a command, with more environment if given. Its time is up: its family is ended."""
+        return ran.run(command, time_limit_s, {**self.environ, **environ} if environ else None)
 
-    def requirements(self) -> list[str] | None:
-        """What the installed `allhands` requires (PEP 508 lines); None if it is not installed."""
-        try:
-            return importlib.metadata.requires("allhands") or []
-        except importlib.metadata.PackageNotFoundError:
-            return None
+    # ---- the host ----
+
+    def system(self) -> str:
+        """The operating system in a line."""
+        release = re.search(r'^PRETTY_NAME="?([^"\n]+)', self.text("/etc/os-release"), re.MULTILINE)
+        name = release[1] if release else platform.system()
+        return f"{name}, kernel {platform.release()}, {platform.machine()}"
 
     def cores(self) -> int:
         """The cores that this process may use: affinity, and the quota of a container."""
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
+        quota, _, period = self.text("/sys/fs/cgroup/cpu.max").partition(" ")
         if quota.isdigit() and period.strip().isdigit():
             count = min(count, max(1, int(quota) // int(period)))
         return count or 1
 
     def memory_bytes(self) -> int:
-        """The memory that programs can still take."""
-        for line in _read("/proc/meminfo").splitlines():
-            if line.startswith("MemAvailable:"):
-                free = int(line.split()[1]) * 1024
-                break
+        """The memory that programs can still take: the host's, and that of each control group.
+
+        A group's figure of use counts files that the kernel only keeps at hand (the page cache) and
+        gives up when memory is asked for; the inactive ones are not counted here.
+        """
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", self.text("/proc/meminfo"), re.MULTILINE)
+        if found:
+            free = int(found[1]) * 1024
         else:
             free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        limit = _read("/sys/fs/cgroup/memory.max").strip()
-        used = _read("/sys/fs/cgroup/memory.current").strip()
-        if limit.isdigit() and used.isdigit():
-            free = min(free, int(limit) - int(used))
-        return free
+        for folder in self._memory_groups():
+            version_1 = folder.parts[:5] == ("/", "sys", "fs", "cgroup", "memory")
+            names = GROUP_1 if version_1 else GROUP_2
+            limit, used = (self.text(folder / name).strip() for name in names[:2])
+            if limit.isdigit() and used.isdigit() and int(limit) < UNLIMITED:
+                cache = re.search(rf"^{names[2]} (\d+)", self.text(folder / "memory.stat"), re.M)
+                free = min(free, int(limit) - int(used) + (int(cache[1]) if cache else 0))
+        return max(0, free)
 
-    def disk_bytes(self, folder: Path) -> int:
-        """What is free on the disk of a folder."""
-        return shutil.disk_usage(folder).free
+    def _memory_groups(self) -> list[Path]:
+        """The folders of this process' control groups for memory, and of those around them."""
+        folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+        for line in self.text("/proc/self/cgroup").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or "memory" in controllers.split(","):
+                root = folders[bool(controllers)]
+                inner = root / path.lstrip("/")
+                folders += [one for one in (inner, *inner.parents) if root in one.parents]
+        return folders
 
-    def can_write(self, folder: Path) -> bool:
+    def limit(self, name: str) -> tuple[int | None, int | None]:
+        """The soft and the hard limit "nofile", "nproc" or "memlock"; None: there is none."""
         try:
-            with tempfile.TemporaryFile(dir=folder):
-                return True
-        except OSError:
-            return False
+            import resource  # not on Windows
+        except ImportError:
+            return None, None
+        soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
+        unlimited = resource.RLIM_INFINITY
+        return None if soft == unlimited else soft, None if hard == unlimited else hard
 
-    def run(self, command: Sequence[str], time_limit_s: float) -> Ran:
-        """Run a command. When its time is up, it and all that it started are ended."""
-        # A file, not a pipe: a pipe stays open as long as any grandchild lives.
-        with tempfile.TemporaryFile() as output:
-            try:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                return Ran(127, str(error))
-            try:
-                code = process.wait(time_limit_s)
-            except subprocess.TimeoutExpired:
-                code = None
-                _end(process)
-            output.seek(0)
-            return Ran(code, output.read().decode(errors="replace"))
+    # ---- what may take for ever ----
 
+    def folder(self, path: Path) -> Folder:
+        """Write a little into a folder."""
+        seen = self._look("look_folder.py", str(path))
+        return Folder(error=seen) if isinstance(seen, str) else Folder(**seen)
 
-def _end(process: subprocess.Popen) -> None:
-    """End a process and all that it started: TERM, so that launchers clean up, then KILL.
+    def network(self, low: int | None = None, high: int | None = None) -> Network:
+        """What this host knows of itself; low, high: a range of ports to look at too."""
+        ports = [] if low is None or high is None else [str(low), str(high)]
+        seen = self._look("look_network.py", *ports)
+        if isinstance(seen, str):
+            return Network(error=seen)
+        interfaces = tuple(Interface(**one) for one in seen.pop("interfaces"))
+        lists = {name: tuple(seen.pop(name)) for name in ("addresses", "bindable")}
+        return Network(interfaces=interfaces, **lists, **seen)
 
-    MPI launchers give their ranks sessions of their own. So the family is read from /proc; where
-    there is none (macOS), the launcher must end its ranks itself.
-    """
-    family, more = set(), {key for key in _processes() if key[0] == process.pid}
-    while more:
-        family |= more
-        parents = {pid for pid, _ in family}
-        more = {key for key, parent in _processes().items() if parent in parents} - family
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        for pid, _ in family & set(_processes()) if number == signal.SIGKILL else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        end_s = time.monotonic() + GRACE_S
-        while time.monotonic() < end_s:
-            if process.poll() is not None and not family & set(_processes()):
-                return
-            time.sleep(0.02)
+    def _look(self, program: str, *arguments: str) -> dict | str:
+        """What a looking program prints; or, in words, why it did not."""
+        path = str(Path(__file__).with_name(program))
+        found = self.run([str(self.executable), "-I", "-S", path, *arguments], LOOK_S)
+        if found.code is None:
+            return f"no answer after {LOOK_S:.0f} s"
+        try:
+            return json.loads(found.last_line)
+        except ValueError:
+            return found.last_line
 
+    # ---- shared memory ----
 
-def _processes() -> dict[tuple[int, str], int]:
-    """{(pid, start time): parent} of all that run; the start time tells reused pids apart."""
-    table = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        fields = _read(folder / "stat").rpartition(")")[2].split()
-        if fields and fields[0] != "Z":  # Z: ended, not yet collected by its parent
-            table[int(folder.name), fields[19]] = int(fields[1])
-    return table
-
-
-def _read(path: str | Path) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
+    def segments(self, folder: str = "/dev/shm") -> list[Segment]:
+        """The files of ranks (MPI, NCCL, PyTorch) in shared memory that are this user's."""
+        mine = {}
+        for path in Path(folder).glob("*"):
+            with contextlib.suppress(OSError):
+                if OWNED_BY_RANKS.fullmatch(path.name) and path.stat().st_uid == os.geteuid():
+                    mine[str(path)] = path.stat().st_size
+        in_use: set[str] = set()
+        for process in Path("/proc").glob("[0-9]*") if mine else ():
+            maps = self.text(process / "maps")
+            in_use.update(path for path in mine if path in maps)
+        return [Segment(Path(path).name, size, path in in_use) for path, size in mine.items()]

@@ -5,6 +5,7 @@ what it saw and what to do. "bad": this makes the run slower, or its comparison 
 may. A rule that lacks its figures says nothing. What each cause costs: tests/bench/bench_bug4.py.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from rich.text import Text
 
 from allhands import config as configs
 from allhands.doctor import run_figures
-from allhands.doctor.finding import MARKS, Finding, exit_code, to_json
+from allhands.doctor.finding import Finding, exit_code
 from allhands.doctor.run_figures import RunFigures
+from allhands.doctor.show import MARKS
 from allhands.trace.facts import Facts
 
 ALL_TWICE = 1.5  # samples of all ranks / samples of the set: beyond this, they are not scattered
@@ -287,7 +289,10 @@ RULES = (
 def report(findings: Sequence[Finding], as_json: bool = False) -> None:
     """Print the findings: as JSON, or for people."""
     if as_json:
-        print(to_json(findings))
+        names = ("name", "status", "seen", "advice")
+        told = [{name: getattr(one, name) for name in names} for one in findings]
+        content = {"good": exit_code(findings) == 0, "findings": told}
+        print(json.dumps(content, indent=2, ensure_ascii=False))
         return
     console = Console()
     table = Table.grid(padding=(0, 2))
