@@ -16,7 +16,7 @@ TORCH_INDEX ?=
 FIRST_PYTHON := $(shell command -v python3 || command -v python || echo $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help env start tour test notebooks solved figures check clean
+.PHONY: help env packages start tour test notebooks solved figures slides check clean
 
 help: ## this list
 	@echo "All Hands: make ..."
@@ -25,6 +25,9 @@ help: ## this list
 env: ## the environment: makes .venv, or fills the active conda environment
 	@$(if $(FIRST_PYTHON),,echo "Python was not found: install Python 3.11." && exit 1)
 	@$(FIRST_PYTHON) handson/setup_env.py "$(VENV)" --python "$(PYTHON)" --torch-index "$(TORCH_INDEX)"
+
+packages: ## installs the Debian packages that tests, slides and the box need (sudo make packages)
+	@$(FIRST_PYTHON) handson/packages.py $(ARGS)
 
 start: env ## checks the machine and opens JupyterLab on the first notebook
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} "$(BIN)/allhands" doctor
@@ -37,14 +40,20 @@ tour: env ## runs every solved notebook on this machine, grades it, writes an HT
 test: env ## runs the tests
 	@"$(BIN)/python" -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
-notebooks: env ## builds the participants' notebooks from notebooks/src
+notebooks: env ## builds the participants' notebooks, and the tables of labs and exercises
 	@"$(BIN)/python" -m allhands.kit.build $(ARGS)
+	@"$(BIN)/python" -m allhands.kit.table
+	@"$(BIN)/python" -m allhands.kit.mentors
 
 solved: env ## writes the solved notebooks to build/solved
 	@"$(BIN)/python" -m allhands.kit.build --solved build/solved $(ARGS)
 
 figures: env ## draws every figure of the slides, the README and the notebooks
 	@"$(BIN)/python" slides/figures.py $(ARGS)
+
+slides: env ## builds every deck as HTML, PDF and PPTX in build/slides, and the timetable
+	@"$(BIN)/python" -m allhands.kit.timetable
+	@"$(BIN)/python" -m allhands.kit.slides $(ARGS)
 
 check: env ## looks at the style of the code
 	@"$(BIN)/ruff" check

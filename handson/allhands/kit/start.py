@@ -24,6 +24,9 @@ from allhands.labs import COURSE
 PROJECT = COURSE.labs_file.parents[1]
 SETTINGS = COURSE.labs_file.parent / "jupyter"
 FIRST_PORT, N_PORTS = 8888, 50
+NO_CLONE = (
+    f"The notebooks or the settings in {SETTINGS} are missing: start from a clone of the project."
+)
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -59,8 +62,8 @@ def environment(token: str, base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def command(page: str, port: int, *, browser: bool, root_user: bool) -> list[str]:
-    """The command line of JupyterLab."""
+def settings(page: str, *, root_user: bool) -> list[str]:
+    """The command line of JupyterLab as this course wants it, but for where it listens."""
     return [
         sys.executable,
         "-m",
@@ -68,13 +71,33 @@ def command(page: str, port: int, *, browser: bool, root_user: bool) -> list[str
         f"--ServerApp.root_dir={PROJECT}",
         f"--LabApp.default_url={page}",
         f"--LabApp.workspaces_dir={PROJECT / 'build' / 'jupyter'}",  # its own tabs
+        "--ServerApp.log_level=WARN",
+        *(["--allow-root"] if root_user else []),
+    ]
+
+
+def command(page: str, port: int, *, browser: bool, root_user: bool) -> list[str]:
+    """The command line of JupyterLab on this machine."""
+    return [
+        *settings(page, root_user=root_user),
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
-        "--ServerApp.log_level=WARN",
         *([] if browser else ["--no-browser"]),
-        *(["--allow-root"] if root_user else []),
     ]
+
+
+def first_page() -> str | None:
+    """The address of the first notebook, after the host; None where there is no clone."""
+    notebooks = (COURSE.notebooks / f"{stem}.ipynb" for stem in COURSE.labs())
+    first = next((path for path in notebooks if path.exists()), None)
+    if not SETTINGS.is_dir() or first is None:
+        return None
+    return f"/lab/tree/{first.relative_to(PROJECT).as_posix()}"
+
+
+def is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,10 +107,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     parser.add_argument("--port", type=int, default=FIRST_PORT, help=f"default: {FIRST_PORT}")
     asked = parser.parse_args(arguments)
-    first = COURSE.notebooks / f"{next(iter(COURSE.labs()))}.ipynb"
-    if not SETTINGS.is_dir() or not first.exists():
-        where = f"{first} or {SETTINGS}"
-        print(f"{where} is missing: start from a clone of the project.", file=sys.stderr)
+    page = first_page()
+    if page is None:
+        print(NO_CLONE, file=sys.stderr)
         return 1
     try:
         port = free_port(asked.port)
@@ -95,7 +117,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     token = os.environ.get("JUPYTER_TOKEN") or secrets.token_hex(16)
-    page = f"/lab/tree/{first.relative_to(PROJECT).as_posix()}"
     browser = has_browser(os.environ) and not asked.no_browser
     print(f"JupyterLab starts. Its address is\n\n    http://127.0.0.1:{port}{page}?token={token}\n")
     if port != asked.port:
@@ -106,10 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"    ssh -L {port}:127.0.0.1:{port} THIS_MACHINE\n"
         )
     print("Ctrl-C stops it.", flush=True)
-    root_user = hasattr(os, "geteuid") and os.geteuid() == 0
-    return _run(
-        command(page, port, browser=browser, root_user=root_user), environment(token, os.environ)
-    )
+    line = command(page, port, browser=browser, root_user=is_root())
+    return _run(line, environment(token, os.environ))
 
 
 def _run(line: list[str], variables: dict[str, str]) -> int:

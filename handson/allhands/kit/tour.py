@@ -48,7 +48,7 @@ def tour(course: Course, stems: list[str], out: Path, console: Console) -> list[
     with Grader(course, say=console.print) as grader:
         for number, stem in enumerate(stems, start=1):
             with console.status(f"Lab {number} of {len(stems)}: {stem} is running"):
-                stops.append(_stop(grader, course.lab(stem), out))
+                stops.append(visit(grader, course.lab(stem), out))
             last = stops[-1]
             told = f"{last.score.score:g} of {last.score.max:g}" if last.score else last.trouble
             console.print(f"{stem}: {told} ({last.seconds:.0f} s)", markup=False)
@@ -56,7 +56,8 @@ def tour(course: Course, stems: list[str], out: Path, console: Console) -> list[
     return stops
 
 
-def _stop(grader: Grader, lab: Lab, out: Path) -> Stop:
+def visit(grader: Grader, lab: Lab, out: Path) -> Stop:
+    """Grade the solved notebook of one lab; write <stem>.ipynb, .json and .html into `out`."""
     start_s = time.monotonic()
     path = out / f"{lab.stem}.ipynb"
     try:
