@@ -279,14 +279,37 @@ def test_a_blank_notebook_gets_0_and_a_solved_one_full_points_from_nbgrader(clas
     assert scores(classroom, lab) == {"blank": (0, lab.points), "solved": (lab.points, lab.points)}
 
 
+def autograded(classroom, student, lab):
+    place = classroom / "autograded" / student / lab.stem / f"{lab.stem}.ipynb"
+    cells = nbformat.read(place, as_version=4).cells
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
 @pytest.mark.slow
 @of_the_course
-def test_a_blank_lab_runs_to_its_last_cell(classroom, lab):
-    place = classroom / "autograded" / "blank" / lab.stem / f"{lab.stem}.ipynb"
-    code = [c for c in nbformat.read(place, as_version=4).cells if c.cell_type == "code"]
+@pytest.mark.parametrize("student", ["blank", "solved"])
+def test_a_lab_runs_to_its_last_cell(classroom, lab, student):
+    code = autograded(classroom, student, lab)
     errors = [(c.source, o.evalue) for c in code for o in c.outputs if o.output_type == "error"]
     assert errors == []
     assert code[-1].execution_count == len([c for c in code if c.source.strip()])
+
+
+@pytest.mark.slow
+@of_the_course
+def test_a_solved_lab_prints_what_its_source_states(classroom, lab):
+    """What nbval compares, read off the run that nbgrader has made (nbval: test_nbval.py)."""
+    code = source.solved_notebook(lab.stem).cells
+    stated = [cell for cell in code if "nbval-check-output" in cell.metadata.get("tags", [])]
+    seen = {cell.id: cell for cell in autograded(classroom, "solved", lab)}
+    for cell in stated:
+        assert texts(seen[cell.id]) == texts(cell), cell.source
+
+
+def texts(cell):
+    """What a cell printed, and its value as text."""
+    printed = "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
+    return printed, [o.data["text/plain"] for o in cell.outputs if "data" in o]
 
 
 @pytest.mark.slow

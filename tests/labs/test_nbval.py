@@ -1,4 +1,9 @@
-"""The solved notebooks run without error, and print what their sources state (nbval)."""
+"""nbval itself passes on solved notebooks, and finds a stated output that is wrong.
+
+The two shortest labs stand for all, because each run of a lab costs: that every lab runs and prints
+what its source states is read off nbgrader's run (test_nbgrader.py). The job `notebooks` runs nbval
+on all of them (cluster_jobs/notebooks.slurm).
+"""
 
 import os
 import subprocess
@@ -8,7 +13,6 @@ import pytest
 from sample_course import COURSE as SAMPLE
 
 from allhands.grade import source
-from allhands.labs import COURSE
 
 
 def nbval(folder):
@@ -27,7 +31,7 @@ def nbval(folder):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("stem", list(COURSE.labs()))
+@pytest.mark.parametrize("stem", ["lab0_doctor", "bug3_togpu"])
 def test_a_solved_lab_runs_and_prints_what_its_source_says(stem, tmp_path):
     source.write(source.solved_notebook(stem), tmp_path / f"{stem}.ipynb")
     code, told = nbval(tmp_path)
