@@ -1,22 +1,28 @@
 """Draw every figure of the slides, the README and the notebooks' text: `make figures`.
 
-    python slides/figures.py [FOLDER]      default: slides/figures
+    python slides/figures.py [FOLDER]            default: slides/figures
+    python slides/figures.py FOLDER opening_     only figures whose names begin so
 
-Measured figures are drawn from `slides/recorded/`, where each run keeps its date and machine. The
-same input gives the same bytes; a test draws all of them again and compares.
+A deck with figures of its own has them in `slides/drawings/<deck>.py`. Measured figures are drawn
+from `slides/recorded/`, where each run keeps its date and machine. The same input gives the same
+bytes; a test draws all of them again and compares.
 """
 
 import contextlib
+import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from allhands.mgwfbp import measured, optimal, rules
 from allhands.mgwfbp.cost import AffineCost
+from allhands.mgwfbp.fit import fit
 from allhands.mgwfbp.plan import Plan, finish_s, one_per_gradient, single_bucket
 from allhands.mgwfbp.schedule import simulate
+from allhands.mgwfbp.table import read_table
 from allhands.precision import roofline
 from allhands.precision.chips import chip
 from allhands.precision.formats import BF16, FP16, FP32, TF32
@@ -24,9 +30,11 @@ from allhands.precision.roofline import Translator
 from allhands.trace import (
     diagrams,
     diagrams_ladder,
+    diagrams_machine,
     diagrams_parallel,
     diagrams_race,
     draw,
+    draw_link,
     draw_precision,
     draw_roofline,
     draw_scaling,
@@ -38,6 +46,29 @@ from allhands.train.all_reduce_times import Measured
 
 SLIDES = Path(__file__).resolve().parent
 RECORDED = SLIDES / "recorded"
+
+
+def lab0_doctor_ranks() -> draw.Picture:
+    """Four ranks on two nodes, in two ways: rank, local rank, device, and the link."""
+    return diagrams_machine.ranks_on_nodes(
+        {
+            "ranks fill node after node": [[0, 1], [2, 3]],
+            "ranks go round the nodes": [[0, 2], [1, 3]],
+        }
+    )
+
+
+def lab0_doctor_link() -> draw.Picture:
+    """One message: between two hosts with a shaped network, and between two ranks of a machine."""
+    tables = {
+        "two hosts, 1 Gbit/s and 250 us of delay": "lab0_box_link_1gbit_250us",
+        "two ranks of one machine": "lab0_link_one_machine",
+    }
+    links = {}
+    for name, folder in tables.items():
+        sizes, times_s = read_table(RECORDED / folder / "message.csv")
+        links[name] = draw_link.Measured(sizes, times_s, fit(sizes, times_s).cost)
+    return draw_link.link(links, "one message between two ranks (MPICH)")
 
 
 def lab1_seq2seq_model() -> draw.Picture:
@@ -204,6 +235,8 @@ def bug2_singlegpu_ladder() -> draw.Picture:
 
 
 FIGURES = (
+    lab0_doctor_ranks,
+    lab0_doctor_link,
     lab1_seq2seq_model,
     lab1_seq2seq_curve,
     lab1_seq2seq_steps,
@@ -223,12 +256,24 @@ FIGURES = (
 )
 
 
-def build(folder: Path) -> None:
-    """Write `<figure>.svg` for every figure."""
+def figures() -> list[Callable[[], draw.Picture]]:
+    """All figures: those above, and those of `drawings/<deck>.py`."""
+    found = list(FIGURES)
+    for path in sorted((SLIDES / "drawings").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"drawings_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found += module.FIGURES
+    return found
+
+
+def build(folder: Path, begins: str = "") -> None:
+    """Write `<figure>.svg` for every figure whose name begins with `begins`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in FIGURES:
-        draw.save_svg(figure(), folder / f"{figure.__name__}.svg")
+    for figure in figures():
+        if figure.__name__.startswith(begins):
+            draw.save_svg(figure(), folder / f"{figure.__name__}.svg")
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]) if len(sys.argv) > 1 else SLIDES / "figures")
+    build(Path(sys.argv[1]) if len(sys.argv) > 1 else SLIDES / "figures", *sys.argv[2:3])

@@ -36,6 +36,25 @@ def ways_to_share() -> Picture:
     return picture
 
 
+def two_answers(question: str) -> Picture:
+    """Draw the two answers to one of QUESTIONS side by side, in the shape of a slide."""
+    panels = {
+        QUESTIONS[0]: (_synchronous, _asynchronous),
+        QUESTIONS[1]: (_parameter_server, _peer_to_peer),
+        QUESTIONS[2]: (_data_parallel, _model_parallel),
+    }[question]
+    with matplotlib.rc_context(STYLE):
+        picture = new_picture(8.0, 3.45)
+        picture.set_layout_engine(None)
+        row = picture.subplots(1, 2)
+        picture.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.99, wspace=0.06)
+        for axes, panel in zip(row, panels, strict=True):
+            panel(axes)
+            axes.set(xlim=(0, 10), ylim=(0, 8), aspect="equal")
+            axes.axis("off")
+    return picture
+
+
 def _title(axes, title: str, words: str) -> None:
     axes.text(0.2, 7.55, title, size=12, va="center")
     axes.text(0.2, 6.85, words, size=9, color=GREY, va="center")

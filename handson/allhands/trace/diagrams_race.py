@@ -23,12 +23,14 @@ def race(spread_s: float, writes_s: float, waits_s: Sequence[float], ranks: int 
     """
     with matplotlib.rc_context(STYLE):
         picture = new_picture(10.0, 1.3 + 0.42 * ranks)
-        panels = picture.subplots(1, len(waits_s), sharey=True)
+        panels = picture.subplots(1, len(waits_s), sharey=True, squeeze=False)[0]
         for axes, wait_s in zip(panels, waits_s, strict=True):
             _panel(axes, spread_s, writes_s, wait_s, ranks)
         panels[0].set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
         panels[0].invert_yaxis()
-        colours = {"works": RUNS, "writes its traceback": WRITES, "waits for the others": WAITS}
+        colours = {"works": RUNS, "writes its traceback": WRITES}
+        if any(waits_s):
+            colours["waits for the others"] = WAITS
         handles = [Patch(color=colour, label=what) for what, colour in colours.items()]
         picture.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return picture

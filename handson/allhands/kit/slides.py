@@ -1,0 +1,189 @@
+"""Build the decks of slides: HTML, PDF and PPTX into build/slides. For authors and speakers.
+
+    python -m allhands.kit.slides                     # all decks, three formats, and the checks
+    python -m allhands.kit.slides opening --html      # one deck, HTML only: the quick way
+    python -m allhands.kit.slides opening --sheet     # build/slides/opening.sheet.png: all pages
+
+The formats of slides/*.md are in allhands/kit/deck.py and slides/README.md. What is built stands by
+itself: figures and typefaces lie beside the HTML, and nothing is fetched.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from allhands.kit import deck, marp, slide_type, slides_check, timetable
+from allhands.kit.deck import CAPTIONS, FENCE, MARKER, ROOT, SLIDES, TABLE, Deck, DeckError, Slide
+
+BUILD = ROOT / "build" / "slides"
+FONTS = {
+    "@fontsource/source-sans-3": (
+        "source-sans-3-latin-400-normal.woff2",
+        "source-sans-3-latin-400-italic.woff2",
+        "source-sans-3-latin-600-normal.woff2",
+    ),
+    "@fontsource/source-code-pro": (
+        "source-code-pro-latin-400-normal.woff2",
+        "source-code-pro-latin-600-normal.woff2",
+    ),
+}
+
+
+def markdown(source: Deck) -> str:
+    """The deck as Marp reads it, from build/slides: marker lines replaced, head completed.
+
+    Raises DeckError, with deck and slide, if a marker line cannot be followed.
+    """
+    head = [
+        "---", "marp: true", "theme: allhands", "math: mathjax", "paginate: true",
+        f"title: {source.title}", f"footer: {source.name}", "---", "",
+    ]  # fmt: skip
+    slides = []
+    for slide in source.slides:
+        try:
+            slides.append(_links(_sized(_replaced(slide))))
+        except ValueError as error:
+            raise DeckError(f"{source.path.name}, slide {slide.number}: {error}") from error
+    return "\n".join(head) + "\n\n---\n\n".join(slides) + "\n"
+
+
+def _replaced(slide: Slide) -> str:
+    return MARKER.sub(lambda found: _shown(found[1], found[2]), slide.text)
+
+
+def _shown(kind: str, words: str) -> str:
+    if kind in CAPTIONS:
+        return _caption(kind, words)
+    if kind == "table":
+        return timetable.table(words)
+    piece = deck.listing(words)
+    code = f"```{piece.language}\n{piece.text}\n```"
+    return f"{code}\n\n{_caption('listing', f'`{piece.source}`')}"
+
+
+def _sized(text: str) -> str:
+    """Listings and tables with the size of type that slide_type.py gives them."""
+
+    def listing(found: re.Match) -> str:
+        size_px = slide_type.listing_px("\n".join(found[0].splitlines()[1:-1]))
+        return f'<div class="shown" style="font-size: {size_px:g}px">\n\n{found[0]}\n\n</div>'
+
+    def table(found: re.Match) -> str:
+        type = slide_type.table_type(found[0])
+        style = f"font-size: {type.size_px:g}px; --row: {type.row_em:g}em"
+        return f'<div class="shown" style="{style}">\n\n{found[0]}\n</div>\n'
+
+    if "class: timetable" not in text:
+        text = TABLE.sub(table, text)
+    return FENCE.sub(listing, text)
+
+
+def _caption(kind: str, words: str) -> str:
+    """A paragraph in the size of a footnote, with a mark that says what kind of thing is shown."""
+    text = " ".join(words.split())
+    return f'<div class="caption">\n\n<b class="{kind}">{kind}</b> {text}\n\n</div>'
+
+
+def _links(text: str) -> str:
+    """Links of slides/<name>.md as build/slides needs them; figures are copied, so theirs stay."""
+
+    def moved(found: re.Match) -> str:
+        target = found[2]
+        if re.match(r"[a-z]+:|#|figures/", target):
+            return found[0]
+        return f"{found[1]}({os.path.normpath(f'../../slides/{target}')})"
+
+    return re.sub(r"(\[[^\]]*\])\(([^)\s]+)\)", moved, text)
+
+
+def prepare(decks: list[Deck], folder: Path = BUILD) -> None:
+    """Write <name>.md, the theme, figures and typefaces into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in decks:
+        (folder / f"{source.name}.md").write_text(markdown(source), encoding="utf-8")
+    shutil.copy(SLIDES / "theme.css", folder)
+    shutil.copytree(SLIDES / "figures", folder / "figures", dirs_exist_ok=True)
+    fonts = folder / "fonts"
+    fonts.mkdir(exist_ok=True)
+    for package, files in FONTS.items():
+        for file in files:
+            shutil.copy(marp.MODULES / package / "files" / file, fonts)
+        shutil.copy(marp.MODULES / package / "LICENSE", fonts / f"{Path(package).name}-LICENSE")
+    # Signs such as arrows, and Japanese: the typefaces that the figures are drawn with.
+    drawing = Path(find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
+    for file in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSansMono.ttf", "LICENSE_DEJAVU"):
+        shutil.copy(drawing / file, fonts)
+    japanese = Path(find_spec("matplotlib_fontja").origin).parent / "fonts"
+    for file in ("ipaexg.ttf", "IPA_Font_License_Agreement_v1.0.txt"):
+        shutil.copy(japanese / file, fonts)
+
+
+def build(names: list[str], folder: Path = BUILD, formats=tuple(marp.FORMATS)) -> dict[str, float]:
+    """Build decks; returns the seconds that each format took. One run of Marp a format.
+
+    Raises DeckError: what is missing on this machine, or what is wrong in a deck.
+    """
+    marp.require()
+    prepare([deck.read(name) for name in names], folder)
+    seconds = {}
+    for format in formats:
+        start_s = time.monotonic()
+        marp.convert(folder, names, format)
+        seconds[format] = time.monotonic() - start_s
+    return seconds
+
+
+def sheet(name: str, folder: Path = BUILD, columns: int = 3) -> Path:
+    """Draw all pages of a deck on one picture; each page is <name>.001.png and so on."""
+    from PIL import Image
+
+    marp.pictures(folder, [name])
+    pages = [Image.open(path) for path in sorted(folder.glob(f"{name}.[0-9][0-9][0-9].png"))]
+    width, height, gap = 640, 360, 8
+    rows = -(-len(pages) // columns)
+    size = (columns * (width + gap) + gap, rows * (height + gap) + gap)
+    whole = Image.new("RGB", size, "#777777")
+    for number, page in enumerate(pages):
+        x, y = number % columns, number // columns
+        place = (gap + x * (width + gap), gap + y * (height + gap))
+        whole.paste(page.convert("RGB").resize((width, height)), place)
+    path = folder / f"{name}.sheet.png"
+    whole.save(path)
+    return path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m allhands.kit.slides", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("names", nargs="*", metavar="DECK", help="default: all decks")
+    parser.add_argument("--html", action="store_true", help="HTML only")
+    parser.add_argument("--sheet", action="store_true", help="pictures of all pages, on one sheet")
+    asked = parser.parse_args(arguments)
+    names = asked.names or deck.names()
+    try:
+        quick = asked.html or asked.sheet
+        seconds = build(names, formats=("html",) if quick else tuple(marp.FORMATS))
+        for format, took_s in seconds.items():
+            print(f"{len(names)} decks as {format}: {took_s:.0f} s, in {BUILD}")
+        if asked.sheet:
+            for name in names:
+                print(sheet(name))
+        found = [] if asked.names else slides_check.decks_missing()
+        found += slides_check.written(names) + slides_check.seen(names, BUILD)
+    except DeckError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for sentence in found:
+        print(sentence)
+    print(f"{len(found)} findings" if found else "The checks found nothing.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
