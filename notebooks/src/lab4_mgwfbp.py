@@ -538,6 +538,17 @@ from allhands.mgwfbp.table import read_table
 print(compare(googlenet, TabulatedCost.from_measured(*read_table(table))))
 
 # %% [markdown]
+# Lab 0 has kept the line of such a measurement, in `runs/link.json` in the folder of the notebooks. After a job on your
+# cluster, put the `link.json` of its run folder there: then this is the link between two of your nodes.
+
+# %%
+from allhands.mgwfbp import own_link
+
+if own_link.KEPT.exists():
+    print(own_link.load())
+    print(compare(googlenet, own_link.load().cost))
+
+# %% [markdown]
 # On a link with a short start-up it is best to send each gradient at once: merging gains nothing here.
 # Merging is for links that are slow for your model.
 #
