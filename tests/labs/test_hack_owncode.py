@@ -82,7 +82,7 @@ def test_findings_are_those_of_the_colleagues_program(desk):
     assert desk.check("findings", right, checked).full
     code = (BENCH / "in_haste.py").read_text(encoding="utf-8").split("\n")
     branch = 1 + next(i for i, line in enumerate(code) if "if dist.get_rank() == 0" in line)
-    wrong = {"sure": [*sure, "fixed-port"], "line": branch}
+    wrong = {"sure": [*sure, "device-fixed"], "line": branch}
     refused(desk.check("findings", wrong, checked), "`likely` is no `sure`")
     refused(desk.check("findings", wrong, checked), "in which line does it then wait?")
     refused(desk.check("findings", right | {"sure": sure[:1]}, checked), "of them")
@@ -95,7 +95,7 @@ def test_the_colleagues_program_has_three_sure_faults_and_one_likely():
     assert {each.rule.rule_id for each in found.of("sure")} == {
         *("collective-on-some-ranks", "set-epoch-missing", "files-of-all-ranks"),
     }
-    assert {each.rule.rule_id for each in found.of("likely")} == {"fixed-port"}
+    assert {each.rule.rule_id for each in found.of("likely")} == {"device-fixed"}
 
 
 def test_of_the_program_for_one_device_all_edits_are_shown():

@@ -157,7 +157,10 @@ class Expressions:
         known = self.variables.get(key) if key else None
         if known is not None and known != NOTHING:
             return known
-        if node.attr in ("module", "data", "array", "grad", "T"):
+        if node.attr == "module":
+            bare = tuple(each for each in owner.origins if each.short not in naming.DDP)
+            return replace(owner, text=text, origins=bare)
+        if node.attr in ("data", "array", "grad", "T"):
             return replace(owner, text=text)
         if owner.origins and node.attr == "rank" and owner.made_by("create_communicator"):
             return Value(rank="world", text=text)
@@ -231,6 +234,8 @@ class Expressions:
         second = self.value(node.orelse)
         self.conditions = kept
         origins = (*first.origins, *second.origins)
+        if last_name(node.body) == "module":  # model.module if it is wrapped, else model
+            origins = first.origins
         rank = first.rank or second.rank or (test.test and "some")
         return Value(origins=origins[:8], rank=rank, size=first.size or second.size)
 

@@ -70,6 +70,9 @@ SHARDERS = {
     *("create_empty_dataset", "create_multi_node_iterator", "DistributedProxySampler", "shard"),
     *("DistributedBatchSampler", "num_shards", "shard_id", "ElasticSampler"),
 }
+SAME_BATCH = {  # ChainerMN with one batch for all ranks: the model itself is divided
+    *("create_multi_node_iterator", "create_empty_dataset", "MultiNodeChainList"),
+}
 MODEL_PARALLEL = {
     *("MultiNodeChainList", "parallelize_module", "PipelineStage", "rpc_async", "rpc_sync"),
     *("init_rpc", "remote", "isend", "irecv", "send", "recv", "MultiNodeBatchNormalization_"),

@@ -39,7 +39,7 @@ def say(answer: Checked, console: Console) -> None:
     for _, group in groupby(grave, key=lambda each: each.rule.rule_id):
         _group(list(group), many, console)
     for sentence in answer.unread:
-        console.print(Padding(Text(f"Not read: {sentence}"), (1, 0, 0, 0)))
+        console.print(Padding(Text(f"Not read: {sentence}"), (1, 0, 0, 0), expand=False))
     _end(answer, console)
 
 
@@ -77,7 +77,7 @@ def _group(findings: list[Finding], many: bool, console: Console) -> None:
         said.append(each.code, style="not dim bold")
         if each.detail:
             said.append(f"  ({each.detail})", style="not bold dim")
-        console.print(Padding(said, (0, 0, 0, 4)))
+        console.print(Padding(said, (0, 0, 0, 4), expand=False))
     if len(findings) > MOST_PLACES:
         _paragraph(
             console, f"  and {len(findings) - MOST_PLACES} more places (--json has them all)"
@@ -92,7 +92,7 @@ def _line(place: str) -> str:
 
 
 def _paragraph(console: Console, text: str, style: str = "") -> None:
-    console.print(Padding(Text(text, style=style), (0, 0, 0, 2)))
+    console.print(Padding(Text(text, style=style), (0, 0, 0, 2), expand=False))
 
 
 def _end(answer: Checked, console: Console) -> None:

@@ -73,10 +73,11 @@ def shuffle_and_sampler(facts: Facts) -> Iterator[Spot]:
 
 def no_set_epoch(facts: Facts) -> Iterator[Spot]:
     """The sampler draws the same order in every epoch."""
-    if facts.mentioned("set_epoch"):
+    epochs = any(len(call.loops) > 1 for call in facts.find("backward"))
+    if facts.mentioned("set_epoch") or not epochs:
         return
     for call in facts.find(*SAMPLERS):
-        if call.arg(3, "shuffle").const is not False and facts.mentioned("backward"):
+        if call.arg(3, "shuffle").const is not False:
             yield at(call)
             return
 

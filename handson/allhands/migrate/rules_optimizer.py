@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from allhands.migrate.facts import Call, Facts
-from allhands.migrate.naming import DDP, MODEL_PARALLEL, REDUCTIONS, SHARDED, WRAPPERS
+from allhands.migrate.naming import DDP, MODEL_PARALLEL, REDUCTIONS, SAME_BATCH, SHARDED, WRAPPERS
 from allhands.migrate.rule import Rule, Spot, at
 
 CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
@@ -34,7 +34,7 @@ def not_multi_node(facts: Facts) -> Iterator[Spot]:
     """A ChainerMN program with an optimizer of one process."""
     if not facts.mentioned("create_communicator") or facts.mentioned(
         *("create_multi_node_optimizer", "allreduce_grad", "multi_node_mean_grad"),
-        *("MultiNodeChainList", "send", "recv", "pseudo_connect", "multi_node_mean"),
+        *(*SAME_BATCH, "send", "recv", "pseudo_connect", "multi_node_mean"),
         *("allreduce", "Allreduce", "allreduce_obj"),
     ):
         return
@@ -96,7 +96,7 @@ def hand_made(facts: Facts) -> Iterator[Spot]:
     if facts.mentioned("broadcast_coalesced", "bcast", "Bcast", "manual_seed_all", "seed"):
         return
     for call in facts.find("all_reduce", "all_reduce_coalesced", root="torch.distributed"):
-        mine = call.arg(0, "tensor").text.endswith(".grad")
+        mine = call.arg(0, "tensor").text.removesuffix(".data").endswith(".grad")
         if mine and "group" not in call.keywords:
             yield at(call)
             return
@@ -205,7 +205,7 @@ OPTIMIZER = (
     ),
     Rule(
         "optimizer-not-multi-node",
-        "sure",
+        "likely",
         "chainer",
         "The optimizer is not a multi-node optimizer",
         "Each rank updates with its own gradient: N models drift apart.",
@@ -259,7 +259,7 @@ OPTIMIZER = (
         "sure",
         "torch horovod",
         "Gradients are clipped while they carry the loss scale",
-        "The norm is 65536 times too large, so the limit cuts almost everything away.",
+        "The norm is too large by the loss scale (65536 at the start): the limit cuts it all away.",
         "scaler.unscale_(optimizer) after backward, then clip, then scaler.step.",
         LAB3 + "; " + AMP_PAGE,
         clip_scaled,
@@ -279,7 +279,7 @@ OPTIMIZER = (
         "sure",
         "torch horovod",
         "scaler.update() is missing",
-        "The loss scale never changes: after an overflow every step is left out.",
+        "PyTorch raises in the second step: step() has already been called since the last update.",
         "scaler.update() after scaler.step(optimizer), once a step.",
         LAB3 + "; " + AMP_PAGE,
         no_update,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from allhands.migrate.facts import Call, Facts, Value
-from allhands.migrate.naming import DDP, REDUCTIONS
+from allhands.migrate.naming import DDP, REDUCTIONS, SAME_BATCH
 from allhands.migrate.rule import Rule, Spot, at, first
 
 EXTENSIONS = {
@@ -74,7 +74,8 @@ def files(facts: Facts) -> Iterator[Spot]:
         if not everywhere(call) or path.rank:
             continue
         board = call.short in WRITERS and call.of("torch.utils.tensorboard", "tensorboardX")
-        if call.name in SAVES or board:
+        ranked = call.name == "wandb.init" and any(value.rank for value in call.values)
+        if (call.name in SAVES and not ranked) or board:
             yield at(call)
         elif call.name == "open" and call.receiver is None:
             mode = call.arg(1, "mode").const
@@ -98,7 +99,8 @@ def speaking(facts: Facts) -> Iterator[Spot]:
 def plain_evaluator(facts: Facts) -> Iterator[Spot]:
     """An evaluator that knows only this rank's samples."""
     if facts.mentioned(
-        "create_multi_node_evaluator", "ObservationAggregator", "GenericMultiNodeEvaluator"
+        *("create_multi_node_evaluator", "ObservationAggregator", "GenericMultiNodeEvaluator"),
+        *SAME_BATCH,
     ):
         return
     names = {"Evaluator"} | {

@@ -15,7 +15,10 @@ EXTENSIONS = (
     "create_multi_node_checkpointer",
     "AllreducePersistent",
 )
-HELPERS = re.compile(r"init|setup|set_up|dist|launch|parallel|distribut", re.IGNORECASE)
+HELPERS = re.compile(  # a function of another file that may make the process group
+    r"(init|set_?up).*(dist|ddp|process|parallel|backend)|(dist|ddp).*(init|set_?up)|launch",
+    re.IGNORECASE,
+)
 
 
 def is_collective(call: Call) -> bool:
@@ -132,9 +135,7 @@ def init_missing(facts: Facts) -> Iterator[Spot]:
     """torch.distributed is used, and nobody has made the group."""
     if facts.mentioned("init_process_group", "init_device_mesh", "init_rpc", "fully_shard"):
         return
-    helpers = [name for name in facts.imports if HELPERS.search(name) and name != "dist"]
-    known = {"DDP", "DistributedDataParallel", "DistributedSampler", "distributed", "parallel"}
-    if set(helpers) - known:
+    if any(HELPERS.search(name) for name in facts.project):
         return
     for call in facts.find(*naming.DDP, reached=True):
         if facts.has_main:
