@@ -9,7 +9,7 @@ import pytest
 from allhands import config, labs
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = {"notebooks", "handson", "slides", "cluster_jobs", "tests", ".ci"}
+FOLDERS = {"notebooks", "handson", "slides", "cluster_jobs", "tests", ".ci", ".github"}
 
 
 def tracked() -> list[Path]:
@@ -42,6 +42,7 @@ def test_every_lab_owns_files_with_its_stem_in_every_place():
             f"notebooks/src/{stem}.py",
             f"notebooks/{stem}.ipynb",
             f"handson/{stem}/README.md",
+            f"handson/{stem}/mentors.md",
             f"handson/allhands/grade/checks/{stem}.py",
             f"cluster_jobs/{stem}.slurm",
             f"cluster_jobs/{stem}.pbs",

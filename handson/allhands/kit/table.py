@@ -28,11 +28,19 @@ def table(labs: dict[str, Lab]) -> str:
 
 
 def with_table(text: str, labs: dict[str, Lab]) -> str:
-    """`text` with the table between the marks. Raises ValueError without both marks."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    """`text` with the table between the marks. Raises ValueError without both marks, once each."""
+    return between(text, BEGIN, END, table(labs), "the labs' table")
+
+
+def between(text: str, begin: str, end: str, body: str, what: str) -> str:
+    """`text` with `body` between two marks. `what` is its name, for the error.
+
+    Raises ValueError if the marks are not there, in this order and once each.
+    """
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:
-        raise ValueError(f"Put {BEGIN} and {END}, once each, around the place of the labs' table.")
-    return pattern.sub(lambda _: f"{BEGIN}\n{table(labs)}\n{END}", text)
+        raise ValueError(f"Put {begin} and {end}, once each, around the place of {what}.")
+    return pattern.sub(lambda _: f"{begin}\n{body}\n{end}", text)
 
 
 def main(arguments: list[str] | None = None, readme: Path = README) -> int:
