@@ -152,6 +152,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "runs" / "jobs" / "c.log").write_text(
         "[job] job 3 ended with exit code 0. Run folder: runs/lab0_doctor/3\n"
     )
+    (tmp_path / "runs" / "jobs" / "d.log").write_text("[job] job 4 ended with exit code 1. Run")
     return tmp_path
 
 
@@ -170,6 +171,10 @@ JOB = {"exit_code": 0, "ranks": 2, "log": "runs/jobs/a.log", "run_folder": "runs
         ({"run_folder": "runs/lab0_doctor/2"}, "what stands behind `Run folder:`"),
         ({"ranks": 1}, "one for each rank"),
         ({"ranks": "2"}, "without quotes"),
+        (
+            {"log": "runs/jobs/d.log", "exit_code": 1, "run_folder": "runs/lab0_doctor/4"},
+            "this job has failed",
+        ),
         ({"log": "runs/jobs/c.log"}, "the log names its own"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -47,6 +48,42 @@ def test_json_and_files_say_the_same(doctor, tmp_path):
     assert content["level"] == "cpu"
     for finding in content["findings"]:
         assert finding["seen"] in files[0].read_text()
+
+
+def test_any_terminal_and_any_file_takes_any_name(tmp_path, monkeypatch):
+    """A folder whose name is no UTF-8, a terminal that knows ASCII alone, and one of 20 columns."""
+    folder = tmp_path / os.fsdecode("café ".encode() + b"\xff")
+    folder.mkdir()
+    code = "from allhands.cli import app; import allhands.doctor as doctor\n"
+    code += "from allhands.doctor import probes\n"
+    code += "full = doctor.probe_all\n"
+    code += "doctor.probe_all = lambda m, level: full(m, [probes.scratch, probes.python], level)\n"
+    code += "app()"
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "doctor",
+        "--file",
+        "report.txt",
+        "--file",
+        "report.json",
+    ]
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "20"}
+    for more in ([], ["--json"]):
+        ran = subprocess.run([*command, *more], cwd=folder, env=environ, capture_output=True)
+        assert ran.returncode == 0, ran.stderr
+    content = json.loads(ran.stdout)
+    assert any(str(folder) in one["seen"] for one in content["findings"])
+    assert content == json.loads((folder / "report.json").read_text())
+    assert "folder: " in (folder / "report.txt").read_text()
+
+
+def test_a_narrow_terminal_cuts_no_word(doctor, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    ran = doctor(Laptop())
+    assert "…" not in ran.output
+    assert "open files" in ran.output
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,13 @@ FAULTS = {
         "two worlds of size 1",
         "pmi2 for MPICH",
     ),
+    "a launcher with a quote that does not end": (
+        on_slurm({"ALLHANDS_LAUNCHER": "srun --x='", "SLURM_JOB_ID": "7"}),
+        "launcher",
+        "bad",
+        "No closing quotation",
+        "Mend the quotes",
+    ),
     "a plugin of srun that is listed and cannot be loaded": (
         on_slurm(
             {"ALLHANDS_LAUNCHER": "srun --mpi=pmi2", "SLURM_JOB_ID": "7"},

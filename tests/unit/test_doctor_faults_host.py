@@ -6,7 +6,7 @@ import pytest
 from sample_machines import DISK, ETH0, GIB, HOME, JOB, LO, MIB, SHM, Laptop, on_slurm
 
 from allhands.doctor import exit_code, probe_all
-from allhands.doctor.machine import Interface, Network, Segment
+from allhands.doctor.machine import Folder, Interface, Network, Segment
 
 FAULTS = {
     # what is wrong: (machine, finding, status, words of what was seen, words of the advice)
@@ -72,6 +72,13 @@ FAULTS = {
         "bad",
         "1 MiB free of 1",
         "remount,size=1g",
+    ),
+    "shared memory that does not answer": (
+        Laptop(folders={"/dev/shm": Folder(error="no answer after 8 s")}),
+        "/dev/shm",
+        "bad",
+        "could not be looked at: no answer",
+        "ls /dev/shm",
     ),
     "64 MiB of shared memory": (
         Laptop(folders={"/dev/shm": replace(SHM, free_bytes=64 * MIB)}),

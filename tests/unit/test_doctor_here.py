@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allhands.doctor import look_folder, probes
+from allhands.doctor import look_folder, probes, show
 from allhands.doctor import machine as machine_module
 from allhands.doctor.machine import Machine
 
@@ -101,6 +101,19 @@ def test_a_file_system_that_does_not_answer_is_a_finding_and_not_a_wait(tmp_path
     assert "no answer" in finding.seen
     assert probes.clock(Here()) == []
     assert [one.status for one in probes.network(Here())] == ["warn"]
+
+
+def test_a_folder_that_was_removed_is_told_with_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.delenv("ALLHANDS_SCRATCH", raising=False)
+    (tmp_path / "gone").rmdir()
+    (finding,) = probes.scratch(Machine())
+    assert (finding.status, finding.blocks) == ("bad", "simulated")
+    assert "is gone" in finding.seen
+    assert "cd ..." in finding.advice
+    assert probes.clock(Machine()) == []
+    assert "folder: removed" in show.as_text([finding], Machine())
 
 
 # ---- memory, as other machines tell it ----

@@ -82,14 +82,18 @@ def test_the_run_folder_is_that_of_the_last_job_that_has_ended(project):
         by_script.run_folder("lab", project)
     jobs.mkdir(parents=True)
     ended = "[job] job 1 ended with exit code 0. Run folder: "
-    texts = {"lab.2": f"{ended}/scratch/runs/lab/2\n", "lab.1": f"{ended}runs/lab/1\n"}
+    for folder in ("my scratch/lab/2", "runs/lab/1", "runs/other/4"):
+        (project / folder).mkdir(parents=True)
+    elsewhere = project / "my scratch" / "lab" / "2"
+    texts = {"lab.2": f"{ended}{elsewhere}\n", "lab.1": f"{ended}runs/lab/1\n"}
     texts |= {"lab.3": "[job] job 3, part 1\n", "other.4": f"{ended}runs/other/4\n"}
+    texts |= {"lab.5": f"{ended}runs/lab/gone\n"}
     for second, (name, text) in enumerate(texts.items()):
         (jobs / f"{name}.log").write_text(text)
         os.utime(jobs / f"{name}.log", (second, second))
     assert by_script.run_folder("lab", project) == project / "runs/lab/1"
     (jobs / "lab.1.log").unlink()
-    assert str(by_script.run_folder("lab", project)) == "/scratch/runs/lab/2"
+    assert by_script.run_folder("lab", project) == elsewhere
 
 
 def test_without_the_repository_there_is_a_sentence(tmp_path):

@@ -4,6 +4,7 @@ compare, doctor, plan, profile, triage: each prints for a reader, or with --json
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -70,6 +71,7 @@ def doctor(
     """Say what this machine has, and what to mend.
 
     Exit code 0: the labs run at the level asked for. 3: only at a lower one. 1: not at all.
+    2: the command itself could not be done.
 
     With --run: say what makes a (parallel) run slow, from what it has left in its folder.
     """
@@ -85,6 +87,8 @@ def doctor(
     )
     from allhands.doctor.machine import Machine
 
+    if hasattr(sys.stdout, "reconfigure"):  # a path may have letters that a terminal has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     if run is not None or against is not None:
         with sentences():
             findings = run_findings.diagnose(run, against)
@@ -113,8 +117,15 @@ def plan(
     trace: Annotated[
         Path, typer.Argument(help="CSV in order of arrival: arrival_index, n_bytes, backward_s.")
     ],
-    startup_s: Annotated[float, typer.Option(help="Start-up of one all-reduce, in seconds.")],
-    s_per_byte: Annotated[float, typer.Option(help="Time of one more byte, in seconds.")],
+    startup_s: Annotated[
+        float | None, typer.Option(help="Start-up of one all-reduce, in seconds.")
+    ] = None,
+    s_per_byte: Annotated[
+        float | None, typer.Option(help="Time of one more byte, in seconds.")
+    ] = None,
+    link: Annotated[
+        Path | None, typer.Option(help="In place of both: a link.json that lab 0 has measured.")
+    ] = None,
     forward_s: Annotated[
         float | None, typer.Option(help="Forward pass. Default: half of the backward pass.")
     ] = None,
@@ -122,15 +133,25 @@ def plan(
 ) -> None:
     """Plan the merging of gradients: what each strategy would take, and what to do.
 
-    An all-reduce of s bytes takes startup_s + s_per_byte * s seconds. The figures are simulated.
+    An all-reduce of s bytes takes startup_s + s_per_byte * s seconds: give both, or a measured
+    link. The figures are simulated.
     """
+    from allhands.mgwfbp import own_link
     from allhands.mgwfbp.cost import AffineCost
     from allhands.mgwfbp.gradients import read_trace
     from allhands.mgwfbp.report import compare, recommendation
 
     with sentences():
+        by_hand = startup_s is not None and s_per_byte is not None
+        given = startup_s is not None or s_per_byte is not None
+        if given if link else not by_hand:
+            raise ValueError(
+                "Say what the link costs: either --link link.json, or both --startup-s and "
+                "--s-per-byte."
+            )
         gradients = read_trace(trace, forward_s=forward_s)
-        comparison = compare(gradients, AffineCost(startup_s, s_per_byte))
+        cost = own_link.load(link).cost if link else AffineCost(startup_s, s_per_byte)
+        comparison = compare(gradients, cost)
     if as_json:
         typer.echo(json.dumps(comparison.as_dicts()))
     else:

@@ -131,6 +131,13 @@ class Machine:
         except OSError:
             return ""
 
+    def here(self) -> Path | None:
+        """The folder that this process is in; None if somebody has removed it."""
+        try:
+            return Path.cwd()
+        except FileNotFoundError:
+            return None
+
     def which(self, program: str) -> str | None:
         return shutil.which(program)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from allhands.labs import COURSE
 
+PIPED = {"stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
 SUBMIT = COURSE.labs_file.parents[1] / "cluster_jobs" / "submit"
 
 
@@ -34,7 +35,7 @@ def send(site: str | None, level: str | None, as_json: bool, submit: Path = SUBM
     if not as_json:
         return subprocess.run(words, env=environ).returncode
     words += ["--json"] if "--" in words else ["--", "--json"]
-    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(words, env=environ, **PIPED) as process:
         lines = []
         for line in process.stdout or ():
             lines.append(line.rstrip("\n"))

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from allhands import config as configs
 from allhands.doctor import run_figures
 from allhands.doctor.finding import Finding, exit_code
 from allhands.doctor.run_figures import RunFigures
-from allhands.doctor.show import MARKS
+from allhands.doctor.show import MARKS, grid
 from allhands.trace.facts import Facts
 
 ALL_TWICE = 1.5  # samples of all ranks / samples of the set: beyond this, they are not scattered
@@ -292,10 +291,10 @@ def report(findings: Sequence[Finding], as_json: bool = False) -> None:
         names = ("name", "status", "seen", "advice")
         told = [{name: getattr(one, name) for name in names} for one in findings]
         content = {"good": exit_code(findings) == 0, "findings": told}
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        print(json.dumps(content, indent=2))
         return
     console = Console()
-    table = Table.grid(padding=(0, 2))
+    table = grid()
     for finding in findings:
         mark, style = MARKS[finding.status]
         table.add_row(Text(mark, style=style), Text(finding.name), Text(_sentence(finding.seen)))

@@ -54,7 +54,7 @@ def to_json(findings: Sequence[Finding], asked: str = "cpu") -> str:
         "exit_code": end.code,
         "findings": [asdict(finding) for finding in findings],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return json.dumps(content, indent=2)  # ASCII: any terminal and any file takes it
 
 
 def report(findings: Sequence[Finding], as_json: bool = False, asked: str = "cpu") -> None:
@@ -65,10 +65,18 @@ def report(findings: Sequence[Finding], as_json: bool = False, asked: str = "cpu
         render(findings, asked=asked)
 
 
+def grid() -> Table:
+    """Three columns: mark, name, text. A narrow terminal breaks long words, and cuts none."""
+    table = Table.grid(padding=(0, 2))
+    for no_wrap in (True, True, False):
+        table.add_column(no_wrap=no_wrap, overflow="fold")
+    return table
+
+
 def render(findings: Sequence[Finding], console: Console | None = None, asked: str = "cpu") -> None:
     """Print one line a finding; under what is not good, the question and what to do; the level."""
     console = console or Console()
-    table = Table.grid(padding=(0, 2))
+    table = grid()
     for finding in findings:
         mark, style = MARKS[finding.status]
         table.add_row(Text(mark, style=style), Text(finding.name), Text(finding.seen))
@@ -87,7 +95,7 @@ def write(path: Path, findings: Sequence[Finding], machine: Machine, asked: str 
     """Write a file for somebody who helps: JSON if its name ends so, else text. OSError if not."""
     text = to_json(findings, asked) if path.suffix == ".json" else as_text(findings, machine, asked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def as_text(findings: Sequence[Finding], machine: Machine, asked: str = "cpu") -> str:
@@ -98,7 +106,7 @@ def as_text(findings: Sequence[Finding], machine: Machine, asked: str = "cpu") -
         f"allhands doctor, version {machine.version('allhands') or '?'}, {now}",
         f"system: {machine.system()}",
         f"python: {python} at {machine.executable}",
-        f"folder: {Path.cwd()}",
+        f"folder: {machine.here() or 'removed'}",
         last_line(findings, asked),
     ]
     for finding in findings:

@@ -23,7 +23,7 @@ PROJECT = COURSE.labs_file.parents[1]  # the paths that `submit` prints begin he
 
 
 def run_folder(stem: str, project: Path | None = None) -> Path:
-    """The run folder of the last job of a lab that has ended, as its log names it.
+    """The run folder of the last job of a lab that has ended, as its log names it, if it is there.
 
     The log is asked, and not the folders: a site may have its runs elsewhere (ALLHANDS_SCRATCH).
     Raises LaunchError if no job of this lab has ended.
@@ -32,8 +32,8 @@ def run_folder(stem: str, project: Path | None = None) -> Path:
     logs = sorted(project.glob(f"runs/jobs/{stem}.*.log"), key=lambda log: log.stat().st_mtime)
     for log in reversed(logs):
         told = re.findall(r"Run folder: (.+)", log.read_text(encoding="utf-8", errors="replace"))
-        if told:
-            return project / told[-1].strip()
+        if told and (folder := project / told[-1].strip()).is_dir():
+            return folder
     raise LaunchError(f"no job of {stem} has ended yet: cluster_jobs/submit {stem} starts one")
 
 

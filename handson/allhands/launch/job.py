@@ -108,11 +108,7 @@ class Job:
         mark = f"{JOB}={self.id}".encode()
         parents = _parents()
         found = {pid for pid in parents if mark in _bytes(PROC / f"{pid}/environ").split(b"\0")}
-        more = {ancestor}
-        while more:
-            more = {pid for pid, parent in parents.items() if parent in more}
-            found |= more
-        return found - {os.getpid(), ancestor}
+        return (found | descendants(ancestor, parents)) - {os.getpid(), ancestor}
 
     def end(self, ancestor: int | None = None) -> None:
         """Kill the job's processes, again and again: some may have been born meanwhile."""
@@ -123,6 +119,19 @@ class Job:
 
     def _recorded(self) -> set[int]:
         return {self.read(path.name)["pid"] for path in self.folder.glob("rank*.pid")}
+
+
+def descendants(ancestor: int | None, parents: Mapping[int, int] | None = None) -> set[int]:
+    """The running processes that `ancestor` has started, and those that these have. Reads /proc.
+
+    parents: the parent of each process, if known already.
+    """
+    parents = _parents() if parents is None else parents
+    found, more = set(), {ancestor}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more}
+        found |= more
+    return found
 
 
 def kill(pids: Collection[int], number: int) -> None:

@@ -27,20 +27,16 @@ def _first_words(text: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if re.fullmatch(r"[\w.@-]*\w[\w.@-]*", name)]
 
 
-def _pbs(text: str) -> list[str]:
-    after = text.partition("---")[2].partition("\n")[2]
-    return _first_words(after)
-
-
-def _grid_engine(text: str) -> list[str]:
+def _below_the_rule(text: str) -> list[str]:
+    """The first words below a table's heading, which ends in a line of dashes."""
     return _first_words(text.partition("---")[2].partition("\n")[2])
 
 
 SCHEDULERS = (
     Scheduler("Slurm", ("sinfo", "sbatch"), "sinfo --noheader --format=%P", _first_words),
-    Scheduler("Grid Engine", ("qhost", "qsub"), "qstat -g c", _grid_engine),
+    Scheduler("Grid Engine", ("qhost", "qsub"), "qstat -g c", _below_the_rule),
     Scheduler("PJM", ("pjstat", "pjsub"), "pjstat --rsc", lambda text: []),
-    Scheduler("PBS", ("qstat", "qsub"), "qstat -Q", _pbs),
+    Scheduler("PBS", ("qstat", "qsub"), "qstat -Q", _below_the_rule),
 )
 
 

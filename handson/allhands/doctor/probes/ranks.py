@@ -144,10 +144,14 @@ def pmi(machine: Machine) -> list[Finding]:
 
 def launcher(machine: Machine) -> list[Finding]:
     """In a job: two ranks by the launcher of the site file."""
-    words = shlex.split(machine.environ.get("ALLHANDS_LAUNCHER", ""))
+    shown = machine.environ.get("ALLHANDS_LAUNCHER", "")
+    try:
+        words = shlex.split(shown)
+    except ValueError as error:  # a quote that does not end
+        seen, advice = f"{shown}: {error}", "Mend the quotes of ALLHANDS_LAUNCHER in the site file."
+        return [Finding("launcher", "bad", seen, advice, blocks="cpu")]
     if not words or not in_job(machine) or machine.environ.get("ALLHANDS_CONTAINER"):
         return []  # inside a container there is no launcher of the site
-    shown = " ".join(words)
     counts = {"{ranks}": "2", "{ranks_per_node}": "2", "{nodes}": "1"}
     for name, count in counts.items():
         words = [word.replace(name, count) for word in words]

@@ -24,6 +24,10 @@ def shared_memory(machine: Machine) -> list[Finding]:
             return [Finding("/dev/shm", "bad", "not there", advice, blocks="cpu")]
         return []
     folder, left = machine.folder(SHM), [one for one in machine.segments() if not one.mapped]
+    if not folder.total_bytes and folder.error:
+        advice = "Ranks of one host need it: does `ls /dev/shm` answer?"
+        seen = f"could not be looked at: {folder.error}"
+        return [Finding("/dev/shm", "bad", seen, advice, blocks="cpu")]
     seen = f"{folder.free_bytes / MIB:,.0f} MiB free of {folder.total_bytes / MIB:,.0f}"
     seen += f" ({folder.type})" if folder.type else ""
     n_bytes = sum(one.n_bytes for one in left)
@@ -54,8 +58,11 @@ def _remove(left: list[Segment]) -> str:
 
 def scratch(machine: Machine) -> list[Finding]:
     """The folder that runs are written to: $ALLHANDS_SCRATCH, or else the one we are in."""
+    path = _folder_of_runs(machine)
+    if path is None:
+        seen, advice = "the folder that you are in is gone", "Go into the project's folder: cd ..."
+        return [Finding("scratch", "bad", seen, advice, blocks="simulated")]
     named = machine.environ.get("ALLHANDS_SCRATCH", "")
-    path = Path(named) if named else Path.cwd()
     other = "ALLHANDS_SCRATCH names it" if named else "Runs are written below this folder"
     other += ". Name a folder of your own: export ALLHANDS_SCRATCH=..."
     if named and not machine.has_file(path):
@@ -82,6 +89,12 @@ def scratch(machine: Machine) -> list[Finding]:
     return [Finding("scratch", "good", seen)]
 
 
+def _folder_of_runs(machine: Machine) -> Path | None:
+    """Where runs are written; None if that is the folder that we are in, and it is gone."""
+    named = machine.environ.get("ALLHANDS_SCRATCH", "")
+    return Path(named) if named else machine.here()
+
+
 def _local(folder: Folder) -> bool:
     """Whether a file system is surely one host's own."""
     return folder.type in ("ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay")
@@ -89,10 +102,12 @@ def _local(folder: Folder) -> bool:
 
 def clock(machine: Machine) -> list[Finding]:
     """The time that the file system gives a fresh file, against this host's time."""
-    named = machine.environ.get("ALLHANDS_SCRATCH", "")
-    folder = machine.folder(Path(named) if named else Path.cwd())
-    if folder.error:
+    path = _folder_of_runs(machine)
+    if path is None:
         return []  # `scratch` says so
+    folder = machine.folder(path)
+    if folder.error:
+        return []  # and this too
     if abs(folder.ahead_s) > CLOCK_S:
         side = "ahead of" if folder.ahead_s > 0 else "behind"
         seen = f"the file system's clock is {abs(folder.ahead_s):.1f} s {side} this host's"
