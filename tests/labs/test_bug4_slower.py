@@ -1,5 +1,6 @@
 """The lab bug4: each fault shows in what can be counted, and is gone in the repaired reading."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -167,6 +168,22 @@ def test_one_step_in_all_has_a_time_too(tmp_path):
     run = slower.run(slower.MENDED, 1, tmp_path, threads=1, batch_size=5000, epochs=1)
     assert run.n_steps == 1
     assert run.epoch_s > 0
+
+
+def test_a_run_without_a_folder_of_its_own_leaves_none(tmp_path):
+    code = (
+        "from allhands.train import slower\n"
+        "print(slower.run(slower.MENDED, 1, threads=1, batch_size=5000, epochs=1).folder.is_dir())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "True\n"
+    assert list(tmp_path.glob("allhands-slower-*")) == []
 
 
 def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path, monkeypatch, capsys):

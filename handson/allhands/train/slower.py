@@ -14,11 +14,13 @@ clock of the rank's CPU seconds, because wall-clock times of a shared machine sa
 """
 
 import argparse
+import atexit
 import dataclasses
 import inspect
 import itertools
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -188,7 +190,7 @@ class Run:
 def run(
     program: Program, ranks: int, out: Path | None = None, threads: int | None = None, **settings
 ) -> Run:
-    """Run one program on `ranks` ranks. out: its folder; None makes one. settings: of `config`.
+    """Run one program on `ranks` ranks. out: its folder; as for `measure`. settings: of `config`.
 
     threads: of a rank; None asks the program. One process that is to be compared with ranks of one
     thread each has one too: core against core.
@@ -205,10 +207,11 @@ def measure(
 ) -> dict[str, Run]:
     """Run several programs, one after the other, in as few starts as their threads allow.
 
-    out: the folder for their folders (of the run itself, if there is one program only). Raises
-    ValueError for a function without a source, and what `launch.mpirun` raises.
+    out: the folder for their folders (of the run itself, if there is one program only); None makes
+    one that goes when this process ends. Raises ValueError for a function without a source, and
+    what `launch.mpirun` raises.
     """
-    root = Path(out) if out else Path(tempfile.mkdtemp(prefix="allhands-slower-"))
+    root = Path(out) if out else _folder_of_this_process()
     asked = config(ranks, **settings)
     cores = Machine().cores()
     folders = {name: root if len(programs) == 1 else root / _plain(name) for name in programs}
@@ -226,6 +229,12 @@ def measure(
             time_limit_s=TIME_LIMIT_S,
         )
     return {name: Run(folders[name]) for name in programs}
+
+
+def _folder_of_this_process() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="allhands-slower-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def write(program: Program, asked: TrainConfig, folder: Path) -> None:
