@@ -1,9 +1,8 @@
 """The figures of the talk on running it alone."""
 
-from allhands.trace import diagrams_calls as calls
-from allhands.trace import diagrams_failures as failures
 from allhands.trace import draw
-from allhands.trace.diagrams_failures import Bar, Mark
+from allhands.trace.talks import calls, failures
+from allhands.trace.talks.failures import Bar, Mark
 
 GRADIENT, LOSS = draw.COLOURS["forward"], "#F2C6DC"
 

@@ -1,7 +1,7 @@
 """The figures of the talk on devices, from programs on the course's virtual GPUs."""
 
-from allhands.trace import diagrams_devices as devices
 from allhands.trace import draw
+from allhands.trace.talks import devices
 from allhands.train import virtual_gpu
 from allhands.train.faults.readings import readings
 from allhands.train.on_gpus import Ranks, on_virtual_gpus

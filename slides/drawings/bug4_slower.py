@@ -1,7 +1,7 @@
 """The figures of the talk on slow ranks: small invented times, simulated step by step."""
 
 from allhands.trace import draw
-from allhands.trace.diagrams_failures import Bar, Mark, lanes
+from allhands.trace.talks.failures import Bar, Mark, lanes
 
 READS, EVALUATES, OTHER = "reads and prepares", "evaluates", "another program has the core"
 

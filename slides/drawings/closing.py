@@ -5,8 +5,9 @@ from pathlib import Path
 
 from allhands.mgwfbp import measured, optimal
 from allhands.mgwfbp.plan import finish_s, one_per_gradient, single_bucket
-from allhands.trace import draw, draw_talks_merging, scaling
-from allhands.trace import draw_talks_closing as pictures
+from allhands.trace import draw, scaling
+from allhands.trace.talks import closing as pictures
+from allhands.trace.talks import merging
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 
@@ -48,7 +49,7 @@ def closing_merging() -> draw.Picture:
         for name, plan in plans_of.items()
     }
     bound = [googlenet.compute_s / optimal.lower_bound_s(googlenet, one) for one in links]
-    return draw_talks_merging.efficiency(workers, shares, bound)
+    return merging.efficiency(workers, shares, bound)
 
 
 FIGURES = (closing_recipes, closing_speedup, closing_merging)

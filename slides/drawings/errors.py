@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from allhands import triage
-from allhands.trace import diagrams_failures as failures
 from allhands.trace import draw
+from allhands.trace.talks import failures
 from allhands.triage import labels
 
 LOGS = Path(__file__).resolve().parents[2] / "tests/unit/triage_logs"

@@ -7,8 +7,9 @@ import numpy as np
 
 from allhands import config as configs
 from allhands.data import tokens
-from allhands.trace import diagrams, diagrams_talks, diagrams_translator, draw, draw_talks
+from allhands.trace import diagrams, draw
 from allhands.trace.summary import read_metrics
+from allhands.trace.talks import canvas, curves, translator
 from allhands.train.build import open_corpus
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
@@ -20,7 +21,7 @@ def lab1_seq2seq_talk_model() -> draw.Picture:
     picture = diagrams.encoder_decoder(
         ["twenty", "four", "EOS"], ["二", "十", "四", "EOS"], [0.1, 0.8, 0.1], looking=2
     )
-    return diagrams_talks.for_slide(picture, size=(7.6, 3.3), least_pt=10)
+    return canvas.for_slide(picture, size=(7.6, 3.3), least_pt=10)
 
 
 def lab1_seq2seq_talk_ids() -> draw.Picture:
@@ -29,12 +30,12 @@ def lab1_seq2seq_talk_ids() -> draw.Picture:
     vocab = open_corpus(configs.lab1_cpu()).source_vocab
     cut = tokens.split(text, configs.lab1_cpu().source_tokens)
     pairs = list(zip(cut, vocab.encode(cut), strict=True))
-    return diagrams_translator.token_ids(text, pairs, ("PAD", "BOS", "EOS", "UNK"))
+    return translator.token_ids(text, pairs, ("PAD", "BOS", "EOS", "UNK"))
 
 
 def lab1_seq2seq_talk_own_words() -> draw.Picture:
     """A decoder that translates."""
-    return diagrams_translator.own_words(("二", "十", "四", "EOS"))
+    return translator.own_words(("二", "十", "四", "EOS"))
 
 
 def lab1_seq2seq_talk_rectangle() -> draw.Picture:
@@ -47,16 +48,14 @@ def lab1_seq2seq_talk_rectangle() -> draw.Picture:
         "四百九十五",
         "1922年4月2日",
     )
-    return diagrams_translator.padded_rows(
-        [[*tokens.split(target, "chars"), "EOS"] for target in targets]
-    )
+    return translator.padded_rows([[*tokens.split(target, "chars"), "EOS"] for target in targets])
 
 
 def lab1_seq2seq_talk_two_losses() -> draw.Picture:
     """Two trainings by hand that differ in `shift`, without their names."""
     found = json.loads((RECORDED / "lab1_two_shifts.json").read_text(encoding="utf-8"))["runs"]
     names = {"A": "as the lab gives it", "B": "mended"}
-    return draw_talks.two_losses({f"model {a}": found[b]["losses"] for a, b in names.items()})
+    return curves.two_losses({f"model {a}": found[b]["losses"] for a, b in names.items()})
 
 
 def lab1_seq2seq_talk_first_updates() -> draw.Picture:
@@ -64,14 +63,14 @@ def lab1_seq2seq_talk_first_updates() -> draw.Picture:
     losses = {
         f"seed {seed}": read_metrics(RECORDED / f"lab1_cpu_seed{seed}").losses for seed in (0, 1, 2)
     }
-    return draw_talks.first_updates(losses, N_TARGET, most=40)
+    return curves.first_updates(losses, N_TARGET, most=40)
 
 
 def lab1_seq2seq_talk_alignment() -> draw.Picture:
     """Where a trained decoder looks while it says a number."""
     found = json.loads((RECORDED / "lab1_alignment.json").read_text(encoding="utf-8"))
     picture = draw.alignment(np.array(found["weights"]), found["source"], found["target"])
-    return diagrams_talks.for_slide(picture)
+    return canvas.for_slide(picture)
 
 
 FIGURES = (

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from allhands.mgwfbp import theory
-from allhands.trace import diagrams_parallel, diagrams_talks, draw, draw_talks, scaling
+from allhands.trace import diagrams_parallel, draw, scaling
+from allhands.trace.talks import canvas, curves, ranks
 from allhands.train.all_reduce_times import gather_broadcast_cost
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "lab2_dataparallel"
@@ -29,12 +30,12 @@ def lab2_dataparallel_talk_ring() -> draw.Picture:
         axes.set_aspect("auto")
         axes.set_position((0.01 + 0.5 * (number % 2), 0.51 - 0.51 * (number // 2), 0.48, 0.42))
     picture.axes[3].set_title("after step 3: one whole sum each", loc="left")
-    return diagrams_talks.for_slide(picture, least_pt=15)
+    return canvas.for_slide(picture, least_pt=15)
 
 
 def lab2_dataparallel_talk_doubling() -> draw.Picture:
     """Recursive doubling on eight ranks."""
-    return diagrams_talks.doubling()
+    return ranks.doubling()
 
 
 def lab2_dataparallel_talk_costs() -> draw.Picture:
@@ -45,17 +46,17 @@ def lab2_dataparallel_talk_costs() -> draw.Picture:
         "ring": theory.ring,
         "recursive doubling": theory.recursive_doubling,
     }
-    return draw_talks.costs(sizes, {name: way(N_RANKS, LINK)(sizes) for name, way in ways.items()})
+    return curves.costs(sizes, {name: way(N_RANKS, LINK)(sizes) for name, way in ways.items()})
 
 
 def lab2_dataparallel_talk_collective() -> draw.Picture:
     """Four ranks come to a collective one by one, and leave it together."""
-    return diagrams_talks.collective()
+    return ranks.collective()
 
 
 def lab2_dataparallel_talk_shards() -> draw.Picture:
     """Two ranks' held-out sentences, right and wrong: the example of the exercise."""
-    return diagrams_talks.two_shards([[True] * 10, [False] * 2])
+    return ranks.two_shards([[True] * 10, [False] * 2])
 
 
 def lab2_dataparallel_talk_cores() -> draw.Picture:
@@ -63,7 +64,7 @@ def lab2_dataparallel_talk_cores() -> draw.Picture:
     worlds = scaling.read(RECORDED / "weak.json")
     cores = json.loads((RECORDED / "about.json").read_text(encoding="utf-8"))["cores"]
     shares = {one.ranks: statistics.median(one.core_share) for one in worlds}
-    return draw_talks.core_shares(shares, cores)
+    return curves.core_shares(shares, cores)
 
 
 def lab2_dataparallel_talk_updates() -> draw.Picture:
@@ -74,12 +75,12 @@ def lab2_dataparallel_talk_updates() -> draw.Picture:
         for run in runs
         if run["batch_size"] == 64
     }
-    return diagrams_talks.larger_batches(words)
+    return ranks.larger_batches(words)
 
 
 def lab2_dataparallel_talk_amdahl() -> draw.Picture:
     """Amdahl's law for some serial shares."""
-    return draw_talks.amdahl((0.0, 0.02, 0.05, 0.1, 0.25))
+    return curves.amdahl((0.0, 0.02, 0.05, 0.1, 0.25))
 
 
 FIGURES = (

@@ -11,7 +11,7 @@ from allhands.precision.chips import chip
 from allhands.precision.formats import Format
 from allhands.precision.scaler import LossScaler
 from allhands.trace import draw
-from allhands.trace import draw_talks_precision as pictures
+from allhands.trace.talks import precision as pictures
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 SMALL = Format("six bits", exponent_bits=3, fraction_bits=2)  # few numbers: a slide shows them all

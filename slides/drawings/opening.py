@@ -1,7 +1,8 @@
 """The figures of the opening talk."""
 
-from allhands.trace import diagrams_opening, diagrams_parallel, draw
-from allhands.trace.diagrams_opening import Reached
+from allhands.trace import diagrams_parallel, draw
+from allhands.trace.talks import opening
+from allhands.trace.talks.opening import Reached
 
 
 def opening_reached() -> draw.Picture:
@@ -13,7 +14,7 @@ def opening_reached() -> draw.Picture:
         Reached("Akiba et al. 2017, with ChainerMN", 1024, "P100", 15, "32K", "74.9 %"),
         Reached("Mikami et al. 2018", 2176, "V100", 224 / 60, "34K to 68K", "75.0 %", above=False),
     )
-    return diagrams_opening.reached(runs, ideal_from=he)
+    return opening.reached(runs, ideal_from=he)
 
 
 def opening_split() -> draw.Picture:
@@ -28,37 +29,37 @@ def opening_through() -> draw.Picture:
 
 def opening_pipeline() -> draw.Picture:
     """One step of a model that is cut over four ranks."""
-    return diagrams_opening.pipeline()
+    return opening.pipeline()
 
 
 def opening_waiting() -> draw.Picture:
     """Four ranks, synchronous and asynchronous, with the same times to compute."""
-    return diagrams_opening.waiting()
+    return opening.waiting()
 
 
 def opening_stragglers() -> draw.Picture:
     """How long the slowest of N ranks takes."""
-    return diagrams_opening.stragglers()
+    return opening.stragglers()
 
 
 def opening_staleness() -> draw.Picture:
     """Descent with gradients that come late."""
-    return diagrams_opening.staleness()
+    return opening.staleness()
 
 
 def opening_server_or_ring() -> draw.Picture:
     """An exchange of 100 MB over links of 10 Gbit/s: through one server, and in a ring."""
-    return diagrams_opening.server_or_ring()
+    return opening.server_or_ring()
 
 
 def opening_linear_rule() -> draw.Picture:
     """Loss after the same number of samples, over the batch, with three rules for the rate."""
-    return diagrams_opening.linear_rule()
+    return opening.linear_rule()
 
 
 def opening_lower_or_grow() -> draw.Picture:
     """The rate lowered, and the batch grown instead."""
-    return diagrams_opening.lower_or_grow()
+    return opening.lower_or_grow()
 
 
 FIGURES = (

@@ -31,7 +31,7 @@ def test_slides_are_parted_by_a_line_but_not_inside_code_or_notes(tmp_path):
 
 def test_notes_are_neither_directives_nor_marker_lines(tmp_path):
     (slide,) = read(tmp_path, f"<!-- _class: lead -->\n{SLIDE}").slides
-    assert slide.is_lead
+    assert slide.is_class("lead")
     assert slide.markers == [("drawn", "by hand")]
     assert slide.notes.split("\n")[1:3] == ["Time: 1.5 min", "Ask: Why?"]
 
@@ -52,6 +52,11 @@ FAULTS = {
     "two things": (SLIDE.replace("<!-- d", "$$\na = b\n$$\n\n<!-- d"), "figure and equation"),
     "table and figure": (SLIDE.replace("<!-- d", "|a|\n|---|\n|b|\n\n<!-- d"), "figure and table"),
     "no caption": (SLIDE.replace("<!-- drawn: by hand -->", ""), "without one of the captions"),
+    "a full stop": (SLIDE.replace("by hand", "by hand."), "no full stop at their end"),
+    "no marker": (
+        SLIDE.replace("drawn:", "drwan:"),
+        "comment 'drwan: by hand', which is",
+    ),
     "elsewhere": (SLIDE.replace("figures/a.svg", "a.svg"), "not in slides/figures"),
     "no figure": (SLIDE.replace("a.svg", "b.svg"), "does slides/figures.py draw it?"),
     "dead link": (SLIDE.replace("by hand", "[there](../nowhere.md)"), "links to ../nowhere.md"),

@@ -11,9 +11,8 @@ LABS = {
     "six": Lab("six", "Lab six", "", 75, ("one",), (), ()),
 }
 FILE = """
-expected = ["later"]
 people = {{lead = "Ada", mentors = "all"}}
-talk = {{one = 10, two = 5, six = 7, later = 5}}
+talk = {{one = 10, two = 5, six = 7}}
 [[plan]]
 name = "a day"
 about = "Words."
@@ -56,8 +55,11 @@ def test_a_choice_takes_as_long_as_the_longest(tmp_path):
     ]
 
 
-def test_a_lab_that_is_expected_has_no_row_until_it_is_there(tmp_path):
-    assert times(load(tmp_path, '{lab = "later", who = "lead"}')) == []
+def test_a_key_that_is_lacking_is_named(tmp_path):
+    path = tmp_path / "timetable.toml"
+    path.write_text(FILE.replace('about = "Words."', "").format(items=ONE, ends="18:00"))
+    with pytest.raises(ValueError, match="lacks the key 'about'"):
+        timetable.load(path, LABS)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ MARKER = re.compile(rf"<!-- *(listing|table|{'|'.join(CAPTIONS)}): *(.*?) *-->",
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 FENCE = re.compile(r"^```.*?^```[^\S\n]*$", re.DOTALL | re.MULTILINE)
 TABLE = re.compile(r"^\|.*\n\|[ :|-]+\|\n(?:\|.*(?:\n|\Z))*", re.MULTILINE)
+LIST = re.compile(r"^(?:-|\d+\.) .*(?:\n(?:-|\d+\.| ) *\S.*)*$", re.MULTILINE)
 HEAD_KEYS = ("marp", "title")
 
 
@@ -52,10 +53,9 @@ class Slide:
     def titles(self) -> list[str]:
         return re.findall(r"^# *(.*?) *$", self.shown, re.MULTILINE)
 
-    @property
-    def is_lead(self) -> bool:
-        """A title slide: `<!-- _class: lead -->`."""
-        return re.search(r"<!-- *_class: *lead\b", self.text) is not None
+    def is_class(self, name: str) -> bool:
+        """Has it the line `<!-- _class: NAME -->`? A title slide has `lead`."""
+        return re.search(rf"<!-- *_class: *{name} *-->", self.text) is not None
 
     @property
     def markers(self) -> list[tuple[str, str]]:
@@ -146,10 +146,6 @@ class Listing:
     def n_lines(self) -> int:
         return len(self.text.splitlines())
 
-    @property
-    def n_columns(self) -> int:
-        return max(len(line) for line in self.text.splitlines())
-
 
 def listing(words: str, root: Path = ROOT) -> Listing:
     """What the marker line `<!-- listing: WORDS -->` shows.
@@ -171,8 +167,11 @@ def listing(words: str, root: Path = ROOT) -> Listing:
     shown = textwrap.dedent("\n".join(lines)).strip("\n")
     languages = {".py": "python", ".toml": "toml", ".slurm": "bash", ".pbs": "bash", ".sh": "bash"}
     source = str(path.relative_to(root)).removeprefix("handson/")
+    is_head = all(line.startswith("#") for line in shown.splitlines())  # of a job: all comments
     piece = Listing(
-        shown, languages.get(path.suffix, "text"), f"{source}: {name}" if name else source
+        shown,
+        "text" if is_head else languages.get(path.suffix, "text"),
+        f"{source}: {name}" if name else source,
     )
     if piece.n_lines > LISTING_LINES:
         raise DeckError(

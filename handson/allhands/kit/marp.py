@@ -8,10 +8,12 @@ CHROME_PATH says where it is, or it is found by its name. What is started here e
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +28,7 @@ CHROMIUMS = (
 MODULES = SLIDES / "node_modules"
 INSTALLED = MODULES / ".allhands-lock"  # the lock file's digest at the last install
 FORMATS = {"html": [], "pdf": ["--pdf", "--pdf-outlines"], "pptx": ["--pptx"]}
+AT_ONCE = min(2, os.cpu_count() or 1)  # processes of Marp, each with a Chromium
 LIMIT_S = 60.0  # for one deck in one format; 20 pages take about 8 s as PPTX
 
 
@@ -44,8 +47,10 @@ def missing() -> list[str]:
         sentences.append(
             f"Node.js was not found: install Node.js {NODE_MAJOR} or later (Debian: nodejs npm)."
         )
-    elif int(_output([node, "--version"]).lstrip("v").split(".")[0]) < NODE_MAJOR:
-        sentences.append(f"{node} is too old: Marp needs Node.js {NODE_MAJOR} or later.")
+    elif (major := _node_major(node)) < NODE_MAJOR:
+        sentences.append(
+            f"{node} is Node.js {major}, and Marp needs {NODE_MAJOR} or later: install a newer one."
+        )
     elif not _is_installed() and shutil.which("npm") is None:
         sentences.append("npm was not found: install it beside Node.js (Debian: npm).")
     if chromium() is None:
@@ -64,12 +69,16 @@ def require() -> None:
         raise DeckError(" ".join(sentences))
     if _is_installed():
         return
-    npm = [shutil.which("npm"), "ci", "--no-audit", "--no-fund", "--loglevel=error"]
+    npm = [
+        shutil.which("npm"), "ci", "--no-audit", "--no-fund", "--loglevel=error",
+        "--fetch-retries=1", "--fetch-retry-mintimeout=1000",
+    ]  # fmt: skip
     done = subprocess.run(npm, cwd=SLIDES, env=_environ(), capture_output=True, text=True)
     if done.returncode:
         raise DeckError(
-            f"`npm ci` in {SLIDES} failed; it needs a registry of npm, once. It said: "
-            f"{done.stderr.strip()[-600:]}"
+            f"`npm ci` in {SLIDES} failed. It fetches Marp once, so it needs the network, or a "
+            "registry of npm that `npm config set registry` names. It said: "
+            f"{done.stderr.strip()[:300]}"
         )
     INSTALLED.write_text(_lock_digest())
 
@@ -77,9 +86,10 @@ def require() -> None:
 def convert(folder: Path, names: Sequence[str], format: str) -> None:
     """Write <name>.<format> beside each <name>.md in `folder`; format is html, pdf or pptx.
 
-    One run of Marp for all. Raises DeckError with what Marp said.
+    Raises DeckError with what Marp said.
     """
-    _marp(folder, names, FORMATS[format])
+    at_once = 1 if format == "html" else AT_ONCE
+    _marp(folder, names, FORMATS[format], at_once)
 
 
 def pictures(folder: Path, names: Sequence[str]) -> None:
@@ -87,50 +97,62 @@ def pictures(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         for old in folder.glob(f"{name}.[0-9][0-9][0-9].png"):
             old.unlink()
-    _marp(folder, names, ["--images", "png"])
+    _marp(folder, names, ["--images", "png"], AT_ONCE)
 
 
 def measure(folder: Path, names: Sequence[str]) -> dict[str, dict]:
     """What Chromium sees on the pages of <name>.html: see slides/measure.mjs, by deck."""
     files = [str(folder / f"{name}.html") for name in names]
-    done = _run(
-        ["node", str(SLIDES / "measure.mjs"), chromium(), *files], folder, LIMIT_S + 10 * len(names)
-    )
-    return dict(zip(names, json.loads(done.stdout), strict=True))
+    command = ["node", str(SLIDES / "measure.mjs"), chromium(), *files]
+    (said,) = _run([command], folder, LIMIT_S + 10 * len(names))
+    return dict(zip(names, json.loads(said), strict=True))
 
 
-def _marp(folder: Path, names: Sequence[str], options: list[str]) -> None:
+def _marp(folder: Path, names: Sequence[str], options: list[str], at_once: int) -> None:
     command = [
         "node", str(MODULES / "@marp-team" / "marp-cli" / "marp-cli.js"),
         "--config-file", str(SLIDES / "marp.json"), "--theme-set", str(folder / "theme.css"),
         "--allow-local-files", "--no-stdin", "--no-parallel", *options,
-        *(f"{name}.md" for name in names),
     ]  # fmt: skip
-    # One deck after the other: pictures of two decks at once can wait for each other for ever.
-    _run(command, folder, LIMIT_S * (1 + len(names)))
+    # Decks that share a Chromium go one after the other: pictures of two at once can wait for
+    # each other for ever. Each process has a Chromium of its own.
+    shares = [share for n in range(at_once) if (share := names[n::at_once])]
+    commands = [[*command, *(f"{name}.md" for name in share)] for share in shares]
+    _run(commands, folder, LIMIT_S * (1 + len(names)))
 
 
-def _run(command: list[str], folder: Path, limit_s: float) -> subprocess.CompletedProcess:
+def _run(commands: Sequence[list[str]], folder: Path, limit_s: float) -> list[str]:
+    """Run programs side by side; returns what each wrote on stdout. All have ended afterwards."""
+    program = Path(commands[0][1]).name
+    processes, said, ends_s = [], [], time.monotonic() + limit_s
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profiles:
-        process = subprocess.Popen(
-            command, cwd=folder, env={**_environ(), "TMPDIR": profiles}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
         try:
-            stdout, stderr = process.communicate(timeout=limit_s)
+            for command in commands:
+                environ = {**_environ(), "TMPDIR": tempfile.mkdtemp(dir=profiles)}
+                processes.append(
+                    subprocess.Popen(
+                        command, cwd=folder, env=environ, text=True, start_new_session=True,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    )
+                )  # fmt: skip
+            for process in processes:
+                said.append(process.communicate(timeout=max(0.0, ends_s - time.monotonic())))
         except BaseException as error:  # Chromium ends when its pipe to Node is closed
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            for process in processes:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise DeckError(
-                    f"{Path(command[1]).name} had not ended after {limit_s:g} s and was stopped. "
+                    f"{program} had not ended after {limit_s:g} s and was stopped. "
                     "Build fewer decks at once, and see which one takes so long."
                 ) from error
             raise
-    if process.returncode:
-        said = (stderr or stdout).strip()[-1500:]
-        raise DeckError(f"{Path(command[1]).name} ended with {process.returncode}. It said: {said}")
-    return subprocess.CompletedProcess(command, 0, stdout, stderr)
+    for process, (stdout, stderr) in zip(processes, said, strict=True):
+        if process.returncode:
+            words = (stderr or stdout).strip()[-1500:]
+            raise DeckError(f"{program} ended with {process.returncode}. It said: {words}")
+    return [stdout for stdout, _ in said]
 
 
 def _is_installed() -> bool:
@@ -148,5 +170,8 @@ def _environ() -> dict[str, str]:
     return found
 
 
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def _node_major(node: str) -> int:
+    """The first number of its version; 0 if it does not say one."""
+    said = subprocess.run([node, "--version"], capture_output=True, text=True).stdout
+    found = re.match(r"v(\d+)\.", said)
+    return int(found[1]) if found else 0

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from allhands.kit import deck, marp, slide_type, slides_check, timetable
-from allhands.kit.deck import CAPTIONS, FENCE, MARKER, ROOT, SLIDES, TABLE, Deck, DeckError, Slide
+from allhands.kit.deck import CAPTIONS, MARKER, ROOT, SLIDES, Deck, DeckError, Slide
 
 BUILD = ROOT / "build" / "slides"
 FONTS = {
@@ -46,7 +46,7 @@ def markdown(source: Deck) -> str:
     slides = []
     for slide in source.slides:
         try:
-            slides.append(_links(_sized(_replaced(slide))))
+            slides.append(_links(_sized(slide, _replaced(slide))))
         except ValueError as error:
             raise DeckError(f"{source.path.name}, slide {slide.number}: {error}") from error
     return "\n".join(head) + "\n\n---\n\n".join(slides) + "\n"
@@ -66,21 +66,25 @@ def _shown(kind: str, words: str) -> str:
     return f"{code}\n\n{_caption('listing', f'`{piece.source}`')}"
 
 
-def _sized(text: str) -> str:
-    """Listings and tables with the size of type that slide_type.py gives them."""
+def _sized(slide: Slide, text: str) -> str:
+    """Listings, tables and a slide's list of words in the type that slide_type.py gives them."""
+    if slide.is_class("words"):
+        text = deck.LIST.sub(lambda found: _in_type(found[0], slide_type.list_px(found[0])), text)
+    if not slide.is_class("timetable"):
+        text = deck.TABLE.sub(_table, text)
+    return deck.FENCE.sub(lambda found: _in_type(found[0], slide_type.listing_px(found[0])), text)
 
-    def listing(found: re.Match) -> str:
-        size_px = slide_type.listing_px("\n".join(found[0].splitlines()[1:-1]))
-        return f'<div class="shown" style="font-size: {size_px:g}px">\n\n{found[0]}\n\n</div>'
 
-    def table(found: re.Match) -> str:
-        type = slide_type.table_type(found[0])
-        style = f"font-size: {type.size_px:g}px; --row: {type.row_em:g}em"
-        return f'<div class="shown" style="{style}">\n\n{found[0]}\n</div>\n'
+def _table(found: re.Match) -> str:
+    type = slide_type.table_type(found[0])
+    return _in_type(found[0], type.size_px, f"; --row: {type.row_em:g}em") + "\n"
 
-    if "class: timetable" not in text:
-        text = TABLE.sub(table, text)
-    return FENCE.sub(listing, text)
+
+def _in_type(markdown: str, size_px: float, style: str = "") -> str:
+    return (
+        f'<div class="shown" style="font-size: {size_px:g}px{style}">\n\n'
+        f"{markdown.strip()}\n\n</div>"
+    )
 
 
 def _caption(kind: str, words: str) -> str:
@@ -124,7 +128,7 @@ def prepare(decks: list[Deck], folder: Path = BUILD) -> None:
 
 
 def build(names: list[str], folder: Path = BUILD, formats=tuple(marp.FORMATS)) -> dict[str, float]:
-    """Build decks; returns the seconds that each format took. One run of Marp a format.
+    """Build decks; returns the seconds that each format took.
 
     Raises DeckError: what is missing on this machine, or what is wrong in a deck.
     """
@@ -138,11 +142,15 @@ def build(names: list[str], folder: Path = BUILD, formats=tuple(marp.FORMATS)) -
     return seconds
 
 
-def sheet(name: str, folder: Path = BUILD, columns: int = 3) -> Path:
-    """Draw all pages of a deck on one picture; each page is <name>.001.png and so on."""
+def sheets(names: list[str], folder: Path = BUILD) -> list[Path]:
+    """Draw the pages of each deck on one picture; each page is <name>.001.png and so on."""
+    marp.pictures(folder, names)
+    return [_sheet(name, folder) for name in names]
+
+
+def _sheet(name: str, folder: Path, columns: int = 3) -> Path:
     from PIL import Image
 
-    marp.pictures(folder, [name])
     pages = [Image.open(path) for path in sorted(folder.glob(f"{name}.[0-9][0-9][0-9].png"))]
     width, height, gap = 640, 360, 8
     rows = -(-len(pages) // columns)
@@ -172,11 +180,13 @@ def main(arguments: list[str] | None = None) -> int:
         for format, took_s in seconds.items():
             print(f"{len(names)} decks as {format}: {took_s:.0f} s, in {BUILD}")
         if asked.sheet:
-            for name in names:
-                print(sheet(name))
+            print(*sheets(names), sep="\n")
         found = [] if asked.names else slides_check.decks_missing()
         found += slides_check.written(names) + slides_check.seen(names, BUILD)
-    except DeckError as error:
+    except OSError as error:  # such as a full disk
+        print(f"{BUILD} could not be written: {error}.", file=sys.stderr)
+        return 2
+    except ValueError as error:  # a DeckError, or what timetable.toml lacks
         print(error, file=sys.stderr)
         return 2
     for sentence in found:

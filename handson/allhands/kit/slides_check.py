@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from allhands.kit import deck, marp, timetable
-from allhands.kit.deck import CAPTIONS, Deck, Slide
+from allhands.kit.deck import CAPTIONS, MARKER, Deck, Slide
 from allhands.labs import COURSE
 
 LAB_SLIDES = (10, 20)
@@ -52,7 +52,9 @@ def _minutes(source: Deck, talk_min: dict[str, int]) -> list[str]:
 
 
 def _slide(slide: Slide, folder: Path) -> list[str]:
-    return _title(slide) + _notes(slide) + _one_thing(slide) + _files(slide, folder)
+    return (
+        _title(slide) + _notes(slide) + _comments(slide) + _one_thing(slide) + _files(slide, folder)
+    )
 
 
 def _title(slide: Slide) -> list[str]:
@@ -61,7 +63,7 @@ def _title(slide: Slide) -> list[str]:
         return [f"has {len(titles)} titles; one line that begins with `# ` is wanted."]
     if titles[0].endswith((":", ".")):
         return [f"the title {titles[0]!r} ends with {titles[0][-1]!r}: a claim has no such sign."]
-    if not slide.is_lead and len(titles[0].split()) < 3:
+    if not slide.is_class("lead") and len(titles[0].split()) < 3:
         return [f"the title {titles[0]!r} is a label; a claim (a sentence with a verb) is wanted."]
     return []
 
@@ -73,13 +75,24 @@ def _notes(slide: Slide) -> list[str]:
         found.append("its notes have no line `Time: 2 min`.")
     elif not low <= slide.minutes <= high:
         found.append(f"takes {slide.minutes:g} min; {low:g} to {high:g} are wanted.")
-    if not slide.is_lead and not re.search(r"^Ask: *\S", slide.notes, re.MULTILINE):
+    if not slide.is_class("lead") and not re.search(r"^Ask: *\S", slide.notes, re.MULTILINE):
         found.append("its notes have no line `Ask: ...`, the question before the slide turns.")
     asked = len(re.findall(r"^They ask:", slide.notes, re.MULTILINE))
     answers = len(re.findall(r"^Answer:", slide.notes, re.MULTILINE))
     if asked != answers:
         found.append(f"its notes have {asked} lines `They ask:` and {answers} lines `Answer:`.")
     return found
+
+
+def _comments(slide: Slide) -> list[str]:
+    """A comment of one line that says nothing to anybody: a marker line with a wrong word."""
+    comments = deck.COMMENT.findall(deck.FENCE.sub("", MARKER.sub("", slide.text)))
+    return [
+        f"has the comment {comment.strip()!r}, which is no marker line: they begin with listing, "
+        f"table, {', '.join(CAPTIONS)} or _class."
+        for comment in comments
+        if "\n" not in comment.strip() and not re.match(r" *_class: *\w+ *$", comment)
+    ]
 
 
 def things(slide: Slide) -> list[str]:
@@ -99,6 +112,9 @@ def _one_thing(slide: Slide) -> list[str]:
     for code in deck.FENCE.finditer(slide.text):
         if len(code[0].splitlines()) - 2 > deck.LISTING_LINES:
             found.append(f"has code of more than {deck.LISTING_LINES} lines.")
+    for kind, words in slide.markers:
+        if kind in CAPTIONS and words.endswith("."):
+            found.append(f"has the caption {words!r}: captions have no full stop at their end.")
     if slide.images and not any(kind in CAPTIONS for kind, _ in slide.markers):
         found.append(f"has a figure without one of the captions {', '.join(CAPTIONS)}.")
     return found

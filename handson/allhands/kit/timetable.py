@@ -18,8 +18,9 @@ Times are minutes since midnight.
 
 import argparse
 import re
+import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from allhands.kit import deck
@@ -70,13 +71,17 @@ def load(path: Path = TIMETABLE, labs: dict[str, Lab] | None = None) -> Timetabl
     key, a day that does not fit, a lab that comes before one that it needs in the same plan."""
     labs = COURSE.labs() if labs is None else labs
     document = tomllib.loads(path.read_text(encoding="utf-8"))
-    talks, people = document["talk"], document["people"]
-    expected = set(document.get("expected", ()))  # labs that timetable.toml knows before labs.toml
     plans = []
-    for table in document["plan"]:
-        reader = _Reader(table["name"], labs, talks, people, expected)
-        days = tuple(reader.day(number, day) for number, day in enumerate(table["day"], 1))
-        plans.append(Plan(table["name"], table["about"], days))
+    try:
+        talks, people = document["talk"], document["people"]
+        for table in document["plan"]:
+            reader = _Reader(table["name"], labs, talks, people)
+            days = tuple(reader.day(number, day) for number, day in enumerate(table["day"], 1))
+            plans.append(Plan(table["name"], table["about"], days))
+    except KeyError as error:
+        raise ValueError(
+            f"{path} lacks the key {error}: allhands/kit/timetable.py says where it belongs."
+        ) from error
     return Timetable(talks, tuple(plans))
 
 
@@ -86,10 +91,7 @@ class _Reader:
     labs: dict[str, Lab]
     talks: dict[str, int]
     people: dict[str, str]
-    expected: set[str]
-
-    def __post_init__(self) -> None:
-        self.done: list[str] = []
+    done: list[str] = field(default_factory=list)
 
     def day(self, number: int, table: dict) -> tuple[Row, ...]:
         now, rows = _minutes(table["starts"]), []
@@ -126,22 +128,21 @@ class _Reader:
 
     def work(self, stems: list[str], who: str):
         for stem in stems:
-            if stem not in self.labs and stem not in self.expected:
+            if stem not in self.labs:
                 raise ValueError(f"{self.plan!r} holds the unknown lab {stem!r}.")
-        labs = [self.labs[stem] for stem in stems if stem in self.labs]
+        labs = [self.labs[stem] for stem in stems]
         for lab in labs:
             if missing := [need for need in lab.needs if need not in self.done]:
                 raise ValueError(
                     f"{self.plan!r} holds {lab.stem} before {', '.join(missing)}, which it needs."
                 )
-        self.done += [lab.stem for lab in labs]
-        if labs:
-            names = tuple(lab.stem for lab in labs)
-            talk_min = max(self.talk(stem) for stem in names)
-            yield "Talk: " + " or ".join(f"`{stem}`" for stem in names), talk_min, who, names, False
-            titles = " or ".join(lab.title for lab in labs)
-            helpers = self.person("mentors")
-            yield f"Lab: {titles}", max(lab.minutes for lab in labs), helpers, names, False
+        self.done += stems
+        talk_min = max(self.talk(stem) for stem in stems)
+        decks = " or ".join(f"`{stem}`" for stem in stems)
+        yield f"Talk: {decks}", talk_min, who, tuple(stems), False
+        titles = " or ".join(lab.title for lab in labs)
+        minutes = max(lab.minutes for lab in labs)
+        yield f"Lab: {titles}", minutes, self.person("mentors"), tuple(stems), False
 
     def talk(self, name: str) -> int:
         if name not in self.talks:
@@ -221,7 +222,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="exit 1 if the page is out of date")
     asked = parser.parse_args(arguments)
-    wanted = page(load())
+    try:
+        wanted = page(load())
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
         return 0
     if asked.check:

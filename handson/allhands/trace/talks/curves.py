@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import matplotlib
 import numpy as np
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE
 
 
 def from_afar(sizes_bytes: Sequence[float], times_s: Sequence[float], line: Callable) -> Picture:

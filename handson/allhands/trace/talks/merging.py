@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE
 
 COMPUTE, SEND, STARTUP = COLOURS["forward"], COLOURS["communicate"], "#F0E442"
 
@@ -123,18 +123,22 @@ def looks_ahead(startup_s: float = 3.0) -> Picture:
     return picture
 
 
-def gaps(ready_s: Sequence[float], startups_s: dict[str, float]) -> Picture:
-    """Draw how long after each gradient the next one is ready, and start-ups as lines."""
+def gaps(ready_s: Sequence[float], startups_s: dict[str, float], most_ms: float) -> Picture:
+    """Draw how long after each gradient the next one is ready, and start-ups as lines.
+
+    Bars above `most_ms` are cut off there, and carry an arrow.
+    """
     gaps_ms = 1e3 * np.diff(ready_s)
     with matplotlib.rc_context(SLIDE):
         picture = new_picture(*SIZE)
         axes = picture.add_subplot()
         axes.bar(np.arange(len(gaps_ms)), gaps_ms, width=0.8, color=COLOURS["backward"])
+        for i in np.flatnonzero(gaps_ms > most_ms):
+            axes.text(i, 1.01 * most_ms, "↑", ha="center", size=17, color=COLOURS["backward"])
         for (name, startup_s), colour in zip(startups_s.items(), OTHERS[1:], strict=False):
             axes.axhline(1e3 * startup_s, color=colour, lw=2.4, label=name)
         axes.set(xlabel="gradient, in order of arrival", ylabel="until the next one (ms)")
-        axes.set_yticks([0, 5, 10, 15, 20])
-        axes.set_xlim(-1, len(gaps_ms))
+        axes.set(ylim=(0, most_ms), xlim=(-1, len(gaps_ms)))
         axes.legend(frameon=False, loc="upper left", fontsize=17)
     return picture
 

@@ -3,8 +3,8 @@
 import matplotlib
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE
 
 ASK, WORK = COLOURS["snapshot"], COLOURS["forward"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import matplotlib
 from matplotlib.patches import Patch, Rectangle
 
-from allhands.trace.diagrams_opening import GREY, SLIDE
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SLIDE
 
 SIZE = (11.5, 4.9)  # inches: what a title of one line and a caption leave of a slide
 PT = 15.0  # the smallest type

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import matplotlib
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE
 
 
 class Speedup(Protocol):

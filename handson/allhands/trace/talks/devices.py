@@ -6,11 +6,11 @@ Type is large: these figures fill a slide. Bytes and places are the caller's.
 from collections.abc import Mapping, Sequence
 
 import matplotlib
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch
 
-from allhands.trace.diagrams_failures import PLAIN, PT, SIZE
-from allhands.trace.diagrams_opening import GREY
 from allhands.trace.draw import COLOURS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, card, plain
+from allhands.trace.talks.failures import PLAIN, PT, SIZE
 
 SEND = COLOURS["communicate"]
 ARRAY = COLOURS["forward"]
@@ -23,10 +23,10 @@ def births(lines: Sequence[tuple[str, int, str]], n_gpus: int) -> Picture:
     An array stands in the column of the device on which it was made.
     """
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-0.1, 10.6), (len(lines) + 0.15, -0.75))
+        picture, axes = plain((-0.1, 10.6), (len(lines) + 0.15, -0.75), equal=False, size=SIZE)
         for gpu in range(n_gpus):
             x = 5.9 + 1.6 * gpu
-            _card(axes, x, 0.0, 1.4, len(lines), BOARD)
+            card(axes, x, 0.0, 1.4, len(lines), BOARD)
             axes.text(x + 0.7, -0.25, f"GPU {gpu}", ha="center")
         axes.text(4.65, -0.25, "current device", ha="center", color=GREY)
         for row, (code, device, made) in enumerate(lines):
@@ -35,7 +35,7 @@ def births(lines: Sequence[tuple[str, int, str]], n_gpus: int) -> Picture:
             axes.text(4.65, y, str(device), ha="center", va="center", color=GREY, fontsize=PT + 2)
             if made:
                 x = 5.9 + 1.6 * device
-                _card(axes, x + 0.25, row + 0.14, 0.9, 0.72, ARRAY)
+                card(axes, x + 0.25, row + 0.14, 0.9, 0.72, ARRAY)
                 axes.text(x + 0.7, y, made, ha="center", va="center", fontsize=PT + 2)
     return picture
 
@@ -68,14 +68,14 @@ def bytes_on_gpus(panels: Mapping[str, Sequence[Sequence[int]]]) -> Picture:
 def read_from_afar(n_gpus: int = 4) -> Picture:
     """Draw ranks whose weights all lie on GPU 0: each step, the others read through the link."""
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-0.1, 3.0 * n_gpus - 0.3), (-0.2, 4.6))
+        picture, axes = plain((-0.1, 3.0 * n_gpus - 0.3), (-0.2, 4.6), equal=False, size=SIZE)
         for gpu in range(n_gpus):
             x = 3.0 * gpu
-            _card(axes, x, 0.3, 2.5, 2.6, BOARD)
+            card(axes, x, 0.3, 2.5, 2.6, BOARD)
             axes.text(x + 1.25, -0.1, f"GPU {gpu}", ha="center")
-            _card(axes, x + 0.2, 0.5, 2.1, 0.75, ARRAY)
+            card(axes, x + 0.2, 0.5, 2.1, 0.75, ARRAY)
             axes.text(x + 1.25, 0.87, f"x of rank {gpu}", ha="center", va="center")
-        _card(axes, 0.2, 1.45, 2.1, 1.25, "#F7D9C4")
+        card(axes, 0.2, 1.45, 2.1, 1.25, "#F7D9C4")
         words = "weights of\nranks 0 to 3"
         axes.text(1.25, 2.07, words, ha="center", va="center")
         for gpu in range(1, n_gpus):
@@ -94,10 +94,11 @@ def renumbered(cases: Sequence[tuple[str, Sequence[int]]], n_gpus: int = 4) -> P
     """Draw what a process sees: (how CUDA_VISIBLE_DEVICES is set, the physical GPUs it shows)."""
     apart = 1.35
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-5.6, 1.6 * n_gpus), (len(cases) * apart + 1.2, -0.35))
+        y_limits = (len(cases) * apart + 1.2, -0.35)
+        picture, axes = plain((-5.6, 1.6 * n_gpus), y_limits, equal=False, size=SIZE)
         axes.text(-5.5, 0.4, "GPUs of the node", va="center", color=GREY)
         for gpu in range(n_gpus):
-            _card(axes, 1.6 * gpu, 0, 1.3, 0.8, ARRAY)
+            card(axes, 1.6 * gpu, 0, 1.3, 0.8, ARRAY)
             axes.text(1.6 * gpu + 0.65, 0.4, f"GPU {gpu}", ha="center", va="center")
         for number, (said, shown) in enumerate(cases):
             y = 1.35 + apart * number
@@ -105,22 +106,9 @@ def renumbered(cases: Sequence[tuple[str, Sequence[int]]], n_gpus: int = 4) -> P
             for gpu in range(n_gpus):
                 x = 1.6 * gpu
                 if gpu in shown:
-                    _card(axes, x, y, 1.3, 0.8, "#CDE7D9")
+                    card(axes, x, y, 1.3, 0.8, "#CDE7D9")
                     words = f"device {shown.index(gpu)}"
                     axes.text(x + 0.65, y + 0.4, words, ha="center", va="center")
                 else:
                     axes.text(x + 0.65, y + 0.4, "hidden", ha="center", va="center", color="0.6")
     return picture
-
-
-def _plain(x_limits, y_limits) -> tuple[Picture, matplotlib.axes.Axes]:
-    picture = new_picture(*SIZE)
-    axes = picture.add_subplot()
-    axes.set(xlim=x_limits, ylim=y_limits)
-    axes.axis("off")
-    return picture, axes
-
-
-def _card(axes, x: float, y: float, width: float, height: float, colour: str) -> None:
-    style = "round,pad=0,rounding_size=0.1"
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=style, fc=colour, ec="none"))

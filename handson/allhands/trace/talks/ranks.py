@@ -1,32 +1,19 @@
 """Pictures that open labs 0 to 2: how ranks and links work, before anybody measures them.
 
-Nothing in them was measured. Type is large: these pictures fill a slide, and `for_slide` makes it
-large in a picture that was drawn for a notebook.
+Nothing in them was measured. Type is large: these pictures fill a slide.
 """
 
 from collections.abc import Sequence
 
 import matplotlib
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
-from matplotlib.text import Text
+from matplotlib.patches import Circle, Rectangle
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE, arrow, box, plain
 
 SEND = COLOURS["communicate"]
 COMPUTE = COLOURS["forward"]
 FILLS = ("#0072B2", "#56B4E9", "#009E73", "#CC79A7")  # of the parts of a batch, rank by rank
-LEAST_PT = 14.0  # of a picture of SIZE on a slide
-
-
-def for_slide(
-    picture: Picture, size: tuple[float, float] = SIZE, least_pt: float = LEAST_PT
-) -> Picture:
-    """Give a picture the shape of a slide (inches), and all its type this size at least."""
-    picture.set_size_inches(*size)
-    for text in picture.findobj(Text):
-        text.set_fontsize(max(least_pt, text.get_fontsize()))
-    return picture
 
 
 def round_trip() -> Picture:
@@ -173,31 +160,3 @@ def larger_batches(words: dict[int, str], samples: int = 16) -> Picture:
             samples / 2, y + 0.1, "samples; a box is an update", ha="center", va="top", color=GREY
         )
     return picture
-
-
-def plain(x_limits, y_limits, equal: bool = True) -> tuple[Picture, matplotlib.axes.Axes]:
-    """A picture of the shape of a slide with one panel, without axes."""
-    picture = new_picture(*SIZE)
-    axes = picture.add_subplot()
-    axes.set(xlim=x_limits, ylim=y_limits)
-    if equal:
-        axes.set_aspect("equal")
-    axes.axis("off")
-    return picture, axes
-
-
-def box(axes, x, y, width, height, colour, words, shade="black") -> None:
-    """Draw a round box from its lower left corner, with words in its middle."""
-    style = "round,pad=0,rounding_size=0.1"
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=style, fc=colour, ec="none"))
-    axes.text(x + width / 2, y + height / 2, words, ha="center", va="center", color=shade)
-
-
-def arrow(axes, start, end, colour: str, width: float, both: bool = False, bend=0.0) -> None:
-    """Draw an arrow of `width` points; `bend` is its curvature, 0 for a straight one."""
-    axes.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="<|-|>" if both else "-|>", mutation_scale=12 + 2 * width,
-            color=colour, lw=width, shrinkA=0, shrinkB=0, connectionstyle=f"arc3,rad={bend}",
-        )
-    )  # fmt: skip

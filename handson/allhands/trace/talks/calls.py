@@ -6,11 +6,11 @@ Nothing in them was measured. Type is large: these figures fill a slide.
 from collections.abc import Sequence
 
 import matplotlib
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch
 
-from allhands.trace.diagrams_failures import PLAIN, PT, SIZE
-from allhands.trace.diagrams_opening import GREY
-from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.draw import COLOURS, OTHERS, Picture
+from allhands.trace.talks.canvas import GREY, arrow, card, plain
+from allhands.trace.talks.failures import PLAIN, PT, SIZE
 
 SEND = COLOURS["communicate"]
 RANK = COLOURS["forward"]
@@ -27,7 +27,7 @@ STEP = 2.9
 def rungs() -> Picture:
     """Draw the ladder from one process to two nodes as stairs: what each adds, what fails there."""
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-1.75, STEP * 4 - 0.2), (-0.5, 4.9))
+        picture, axes = plain((-1.75, STEP * 4 - 0.2), (-0.5, 4.9), equal=False, size=SIZE)
         for number, (name, (nodes, ranks), adds, fault) in enumerate(RUNGS):
             x, y = STEP * number, 0.34 * number
             axes.plot([x, x + STEP - 0.35], [y + 2.1] * 2, color="0.75", lw=6)
@@ -36,7 +36,7 @@ def rungs() -> Picture:
             axes.text(x, 1.6, adds, va="top", color=GREY)
             axes.text(x, 0.45, fault, va="top", color=SEND)
             if number:
-                _arrow(axes, (x - 0.7, y + 3.3), (x - 0.1, y + 3.5), COLOURS["update"])
+                arrow(axes, (x - 0.7, y + 3.3), (x - 0.1, y + 3.5), COLOURS["update"], 2.4, head=18)
         for y, words, colour in ((1.6, "it adds", GREY), (0.45, "if it fails\nfirst here", SEND)):
             axes.text(-1.75, y, words, va="top", color=colour)
         axes.text(STEP - 0.85, 4.15, "passes", color=COLOURS["update"], ha="center")
@@ -51,19 +51,19 @@ def calls_in_order(
     same: for each row, whether the calls of that row belong together.
     """
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-1.6, 10.0), (len(same) - 0.1, -0.75), equal=False)
+        picture, axes = plain((-1.6, 10.0), (len(same) - 0.1, -0.75), equal=False, size=SIZE)
         for column, (who, calls) in enumerate(columns):
             x = 5.6 * column
             axes.text(x + 2.1, -0.35, who, ha="center")
             for row, (call, colour) in enumerate(calls):
-                _card(axes, x, row + 0.1, 4.2, 0.7, colour)
+                card(axes, x, row + 0.1, 4.2, 0.7, colour)
                 axes.text(x + 2.1, row + 0.46, call, ha="center", va="center")
         for row, fits in enumerate(same):
             axes.text(-1.6, row + 0.46, f"call {row + 1}", va="center", color=GREY)
             colour = COLOURS["update"] if fits else SEND
             reaches = all(len(calls) > row for _, calls in columns)
             if reaches:
-                _arrow(axes, (4.28, row + 0.46), (5.52, row + 0.46), colour, "<|-|>")
+                arrow(axes, (4.28, row + 0.46), (5.52, row + 0.46), colour, 2.4, both=True, head=18)
     return picture
 
 
@@ -72,31 +72,22 @@ def by_position(ranks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> Pictu
     rows = [*ranks]
     totals = [sum(row[place][1] for _, row in rows) for place in range(len(rows[0][1]))]
     with matplotlib.rc_context(PLAIN):
-        picture, axes = _plain((-1.7, 1.75 * len(totals) + 0.1), (3.75, -0.3), equal=False)
+        x_limits = (-1.7, 1.75 * len(totals) + 0.1)
+        picture, axes = plain(x_limits, (3.75, -0.3), equal=False, size=SIZE)
         for number, (who, row) in enumerate(rows):
             y = 1.2 * number
             axes.text(-0.25, y + 0.45, who, ha="right", va="center")
             for place, (word, count) in enumerate(row):
-                _card(axes, 1.75 * place, y, 1.6, 0.9, RANK)
+                card(axes, 1.75 * place, y, 1.6, 0.9, RANK)
                 axes.text(1.75 * place + 0.8, y + 0.3, word, ha="center", va="center")
                 axes.text(1.75 * place + 0.8, y + 0.64, str(count), ha="center", va="center",
                           fontsize=PT + 3)  # fmt: skip
         y = 1.2 * len(rows) + 0.25
         axes.text(-0.25, y + 0.35, "the sum", ha="right", va="center", color=SEND)
         for place, total in enumerate(totals):
-            _card(axes, 1.75 * place, y, 1.6, 0.75, "#F7D9C4")
+            card(axes, 1.75 * place, y, 1.6, 0.75, "#F7D9C4")
             axes.text(1.75 * place + 0.8, y + 0.38, f"{total} of what?", ha="center", va="center")
     return picture
-
-
-def _plain(x_limits, y_limits, equal: bool = False) -> tuple[Picture, matplotlib.axes.Axes]:
-    picture = new_picture(*SIZE)
-    axes = picture.add_subplot()
-    axes.set(xlim=x_limits, ylim=y_limits)
-    if equal:
-        axes.set_aspect("equal")
-    axes.axis("off")
-    return picture, axes
 
 
 def _machines(axes, x: float, y: float, nodes: int, ranks: int) -> None:
@@ -111,13 +102,3 @@ def _machines(axes, x: float, y: float, nodes: int, ranks: int) -> None:
             axes.plot(left + 0.28 + 0.36 * rank, y + 0.31, "o", color=OTHERS[0], ms=14)
         if node:
             axes.plot([left - 0.35, left], [y + 0.31] * 2, color=SEND, lw=3)
-
-
-def _card(axes, x: float, y: float, width: float, height: float, colour: str) -> None:
-    style = "round,pad=0,rounding_size=0.1"
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=style, fc=colour, ec="none"))
-
-
-def _arrow(axes, start, end, colour: str, style: str = "-|>") -> None:
-    look = {"arrowstyle": style, "mutation_scale": 18, "color": colour, "lw": 2.4}
-    axes.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **look))

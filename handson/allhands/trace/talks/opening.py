@@ -11,13 +11,11 @@ import matplotlib
 import matplotlib.patches
 import numpy as np
 
-from allhands.trace import opening_models as models
-from allhands.trace.draw import COLOURS, OTHERS, STYLE, Picture, new_picture
+from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
 from allhands.trace.events import Event
+from allhands.trace.talks import opening_models as models
+from allhands.trace.talks.canvas import SIZE, SLIDE
 
-SLIDE = {**STYLE, "font.size": 14, "axes.titlesize": 15}
-SIZE = (11.5, 5.0)  # inches: the shape of what a title and a caption leave of a slide
-GREY = "0.35"
 COMPUTE = COLOURS["forward"]
 RANKS = [2**k for k in range(11)]
 

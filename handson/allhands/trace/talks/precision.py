@@ -10,8 +10,8 @@ import matplotlib
 import numpy as np
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from allhands.trace.diagrams_opening import GREY, SIZE, SLIDE
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
+from allhands.trace.talks.canvas import GREY, SIZE, SLIDE
 
 NUMBER, SUBNORMAL, BACK = "#0072B2", "#E69F00", "#D55E00"
 WIDE, HALF = "#CFE3F1", "#F6D9B8"  # boxes of FP32 and of FP16

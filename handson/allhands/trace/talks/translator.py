@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.patches import Rectangle
 
-from allhands.trace.diagrams_opening import GREY, SLIDE
-from allhands.trace.diagrams_talks import arrow, box, plain
 from allhands.trace.draw import COLOURS, Picture
+from allhands.trace.talks.canvas import GREY, SLIDE, arrow, box, plain
 
 READ, SAY = COLOURS["forward"], COLOURS["snapshot"]
 
