@@ -54,7 +54,7 @@ class Progress:
 
 
 def read_note(base):
-    with open(base + ".job") as lines:
+    with open(base + ".job", encoding="utf-8", errors="replace") as lines:
         pairs = (line.strip().partition("=") for line in lines)
         return {name: value for name, _, value in pairs}
 
@@ -70,8 +70,9 @@ def print_from(path, start, last=False):
         log.seek(start)
         new = log.read()
     new = new if last else new[: new.rfind(b"\n") + 1]
-    sys.stdout.write(new.decode("utf-8", "replace"))
     sys.stdout.flush()
+    sys.stdout.buffer.write(new)  # as they are: a log may hold any bytes
+    sys.stdout.buffer.flush()
     return len(new)
 
 

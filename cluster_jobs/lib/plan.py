@@ -50,6 +50,25 @@ AS_WRITTEN = Asked(None, None, None, None)
 # ---- reading ----
 
 
+def stem_of(text):
+    """The stem of a job that is given as a stem, a file's name, or a path to a script of JOBS.
+
+    A path counts from the working folder, as a shell completes it.
+    """
+    folder, name = os.path.split(text)
+    stem = re.sub(r"\.(slurm|pbs)$", "", name)
+    if not re.fullmatch(r"\w[\w.+-]*", stem) or (folder and not same_folder(folder, JOBS)):
+        raise Refusal(
+            f"There is no job script {text!r}. A job is a script of the folder cluster_jobs, such "
+            "as lab1_seq2seq."
+        )
+    return stem
+
+
+def same_folder(one, other):
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def read_script(name, suffix):
     """(path, text, needs) of a job's script; needs: whole numbers by name."""
     path = os.path.join(JOBS, f"{name}.{suffix}")
@@ -58,7 +77,7 @@ def read_script(name, suffix):
             sorted(f.rpartition(".")[0] for f in os.listdir(JOBS) if f.endswith("." + suffix))
         )
         raise Refusal(f"There is no job script {name}.{suffix}. Jobs that have one: {known}.")
-    with open(path) as script:
+    with open(path, encoding="utf-8", errors="replace") as script:
         text = script.read()
     line = re.search(r"^#NEEDS (.*)$", text, re.MULTILINE)
     said = re.findall(r"(\w+)=(\d+)", line.group(1)) if line else []
@@ -170,8 +189,11 @@ def command_of(site_name, site, name, needs, asked, time_option, scattered, base
     if time_option:
         command += scheduler.time.format(time_option).split()
     command += scheduler.output.format(base + ".out").split()
-    command += [*scheduler.note.format(base + ".job").split(), script]
-    return command
+    note = scheduler.note.format(base + ".job").split()
+    if note[0] == "-v" and "-v" in command:  # of several -v PBS keeps the last one alone
+        command[command.index("-v") + 1] += "," + note[1]
+        note = []
+    return [*command, *note, script]
 
 
 def plan(name, site_name, suffix, trainer_arguments, asked=AS_WRITTEN, dry_run=False):

@@ -49,6 +49,8 @@ elif [ -z "$ALLHANDS_SITE" ]; then
 fi
 site_file="cluster_jobs/sites/$ALLHANDS_SITE.env"
 [ -r "$site_file" ] || refuse "There is no site file $site_file. Set ALLHANDS_SITE to one of cluster_jobs/sites."
+# PBS sets it to the cores of all ranks of a node, and no rank may take them all. Others are wishes.
+[ -z "$PBS_JOBID" ] || [ "$OMP_NUM_THREADS" != "$NCPUS" ] || unset OMP_NUM_THREADS
 set -a    # what the site file sets, the trainer sees
 . "$site_file"
 set +a
@@ -115,6 +117,12 @@ if [ -n "$ALLHANDS_NETWORK" ]; then
     # PyTorch on CPUs, NCCL, MPICH over TCP, Open MPI over TCP.
     export GLOO_SOCKET_IFNAME=$ALLHANDS_NETWORK NCCL_SOCKET_IFNAME=$ALLHANDS_NETWORK
     export FI_TCP_IFACE=$ALLHANDS_NETWORK OMPI_MCA_btl_tcp_if_include=$ALLHANDS_NETWORK
+    # UCX, which MPICH from a wheel sends through, would share large messages out over all networks.
+    # Where there is RDMA below the interface it finds the best way by itself.
+    interface=/sys/class/net/$ALLHANDS_NETWORK
+    if [ -e "$interface" ] && [ ! -e "$interface/device/infiniband" ]; then
+        export UCX_NET_DEVICES=${UCX_NET_DEVICES:-$ALLHANDS_NETWORK}
+    fi
 fi
 
 # ---- the command ----
@@ -169,6 +177,7 @@ again_if_85() {
 resubmitted() {
     local new
     [ -n "$ALLHANDS_COMMAND" ] && new=$(eval "$ALLHANDS_COMMAND") || return 1
+    new=${new##*$'\n'}    # after what else the site prints
     case "$ALLHANDS_SCHEDULER" in
         pbs) new=${new%% *} ;;
         *) new=$(sed 's/.*[Jj]ob //; s/[^0-9].*//' <<< "$new") ;;

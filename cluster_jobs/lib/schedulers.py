@@ -13,7 +13,8 @@ import subprocess
 ASK_LIMIT_S = 10
 
 # suffix: of the script that is sent. header: does the scheduler read that script's header lines?
-# job_id: finds the id in what `submit` prints. state: asks for a job; `state_of` reads the answer.
+# job_id: finds the id in a line of what `submit` prints; some sites print a greeting before it.
+# state: asks for a job; `state_of` reads the answer.
 # queues: lists the queues; known: finds the names in it.
 Scheduler = collections.namedtuple(
     "Scheduler", "suffix header submit job_id name time output note state state_of cancel queues"
@@ -63,7 +64,7 @@ SLURM = Scheduler(
     suffix="slurm",
     header=True,
     submit="sbatch --parsable",
-    job_id=r"(\d+)",
+    job_id=r"^(\d+)(?:;\S+)?$",  # 12, or 12;cluster
     name="--job-name={}",
     time="--time={}",
     output="--output={}",
@@ -71,13 +72,13 @@ SLURM = Scheduler(
     state="squeue --noheader --jobs={} --format=%T|%r",
     state_of=of_slurm,
     cancel="scancel {}",
-    queues="sinfo -h -o %R|%l|%D",
+    queues="sinfo -a -h -o %R|%l|%D",  # -a: hidden ones too
 )
 PBS = Scheduler(
     suffix="pbs",
     header=True,
     submit="qsub",
-    job_id=r"(\S+)",
+    job_id=r"^(\d\S*)$",  # 12.server, or 12[].server
     name="-N {}",
     time="-l walltime={}",
     output="-o {}",
@@ -91,7 +92,7 @@ SGE = Scheduler(
     suffix="slurm",
     header=False,
     submit="qsub -terse -cwd -S /bin/bash -j y",
-    job_id=r"(?:.*?[Jj]ob )?(\d+)",  # a number, or "Your job 12 (...) has been submitted"
+    job_id=r"^(?:.*?\b[Jj]ob )?(\d+)\b",  # a number, or "Your job 12 (...) has been submitted"
     name="-N {}",
     time="-l h_rt={}",
     output="-o {}",
@@ -105,7 +106,7 @@ PJM = Scheduler(
     suffix="slurm",
     header=False,
     submit="pjsub -j",
-    job_id=r"(?:.*?[Jj]ob )?(\d+)",
+    job_id=r"^(?:.*?\b[Jj]ob )?(\d+)\b",
     name="-N {}",
     time="-L elapse={}",
     output="-o {}",

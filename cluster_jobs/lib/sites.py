@@ -46,14 +46,16 @@ def read_site(name):
     """The ALLHANDS_ values of sites/<name>.env as bash reads them, without the prefix."""
     path = path_of(name)
     shown = os.path.relpath(path, ROOT)
-    if not os.path.exists(path):
+    if os.path.basename(name) != name or not os.path.exists(path):
         known = ", ".join(sorted(f[:-4] for f in os.listdir(FOLDER) if f.endswith(".env")))
         raise Refusal(
             f"There is no site '{name}'. Known: {known}. For your own: allhands site init, or copy "
             "one of them."
         )
-    with open(path) as lines:
+    with open(path, encoding="utf-8", errors="replace", newline="") as lines:
         for number, line in enumerate(lines, 1):
+            if line.endswith("\r\n"):
+                raise Refusal(f"{shown} has line ends of Windows. Do: sed -i 's/\\r$//' {shown}")
             found = re.match(r"\s*ALLHANDS_(\w+)=", line)
             if found and found.group(1) not in SITE_NAMES.split():
                 raise Refusal(
@@ -72,7 +74,7 @@ def read_site(name):
         known = ", ".join(SCHEDULERS)
         raise Refusal(f"{shown} must set ALLHANDS_SCHEDULER to none or one of {known}.")
     for what in ("GPUS_PER_NODE", "NODES_MAX"):
-        if not re.match(r"\d*$", site.get(what, "")):
+        if not re.fullmatch(r"\d*", site.get(what, "")):
             raise Refusal(
                 f"{shown}: ALLHANDS_{what} is '{site[what]}'. Write a number, or leave it."
             )
@@ -90,7 +92,7 @@ def default_site():
 
 def seconds(text):
     """A time limit HH:MM:SS in seconds. Schedulers read other forms differently: refused."""
-    found = re.match(r"^(\d+):([0-5]\d):([0-5]\d)$", text)
+    found = re.fullmatch(r"(\d{1,4}):([0-5]\d):([0-5]\d)", text, re.ASCII)
     if not found or not re.search("[1-9]", text):
         raise Refusal(f"The time '{text}' was not understood. Write it like 00:30:00 (h:min:s).")
     hours, minutes, rest = map(int, found.groups())

@@ -804,7 +804,7 @@ def on_tensor_cores(name):
 desk.check("on_tensor_cores", on_tensor_cores)
 
 # %% [markdown]
-# `allhands profile TRACE` has such rules too, about a hundred, each with its source. It reads what
+# `allhands profile TRACE` has such rules too, about seventy, each with its source. It reads what
 # `torch.profiler`, Nsight Systems and nvprof write. These traces come with the course:
 
 # %%

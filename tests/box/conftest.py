@@ -47,6 +47,15 @@ def box(can_box: None, box_name: str) -> Iterator[boxes.Box]:
         yield started
 
 
+@pytest.fixture
+def ended(box_name: str) -> Iterator[str]:
+    """A name; if a test fails while a box of that name is up, it ends nevertheless."""
+    name = f"{box_name}-one"
+    yield name
+    if name in boxes.place.names():
+        boxes.find(name).down()
+
+
 @pytest.fixture(scope="session")
 def allhands() -> Callable[..., subprocess.CompletedProcess]:
     """Run a command of `allhands box`; options as of subprocess.run."""

@@ -130,7 +130,8 @@ class Fake(detect.Node):
 SLURM = Fake(
     {
         "sinfo --version": "slurm 22.05.8\n",
-        "sinfo -h -o %P|%l|%D|%G": "work*|1:00:00|9|(null)\nfast|1-12:00:00|3|gpu:a100:4(S:0-1)\n"
+        "sinfo -a -h -o %P|%l|%D|%G": "work*|1:00:00|9|(null)\n"
+        "fast|1-12:00:00|3|gpu:a100:4(S:0-1)\n"
         "fast|1-12:00:00|2|gpu:a100:8\n",
         "srun --mpi=list": "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone\n",
         "sacctmgr -nP show associations user=me format=account": "physics\nphysics\n",

@@ -58,6 +58,9 @@ def test_every_job_can_be_asked_for(planned, site, monkeypatch):
         if job.scheduler is None:
             continue
         assert f"ALLHANDS_JOB={job.base}.job" in words, "the job finds its note"
+        if "-k" in job.command:
+            kept = job.command[job.command.index("-k") + 1]
+            assert "d" in kept, "else PBS keeps the output in the home folder, whatever -o says"
         if not job.scheduler.header:
             nodes, ranks = needs["nodes"], needs["ranks"]
             assert re.search(rf"node(_f)?={nodes}\b|-pe mpi {ranks}\b", words), words

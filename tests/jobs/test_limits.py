@@ -47,7 +47,7 @@ def test_more_than_the_site_has_is_refused(project, words, level, sentence):
         assert re.search(sentence, ran.stderr), ran.stderr
 
 
-SINFO = "#!/bin/bash\n[ \"$*\" = '-h -o %R|%l|%D' ] || exit 1\ncat <<END\n{}\nEND\n"
+SINFO = "#!/bin/bash\n[ \"$*\" = '-a -h -o %R|%l|%D' ] || exit 1\ncat <<END\n{}\nEND\n"
 PARTITIONS = "long|infinite|3\nlong|infinite|5\nshort|1:00:00|2\ndays|2-00:00:00|2"
 
 

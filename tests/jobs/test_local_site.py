@@ -215,3 +215,45 @@ def test_a_lab_of_two_nodes_starts_two_ranks_and_says_how_many(project, kind):
     assert (project.root / "launched").read_text() == "-n 2\n"
     called = (project.root / "called").read_text()
     assert called.startswith("2 -m allhands.train.measure_link --out runs/lab4_mgwfbp/")
+
+
+@pytest.mark.parametrize(
+    ("lines", "devices"),
+    [
+        ("ALLHANDS_NETWORK=lo\n", "lo"),
+        ("ALLHANDS_NETWORK=lo\nUCX_NET_DEVICES=mlx5_0:1\n", "mlx5_0:1"),  # the site knows better
+        ("ALLHANDS_NETWORK=lo,eth9\n", None),  # not one interface
+        ("", None),
+    ],
+)
+def test_ranks_that_send_through_ucx_keep_to_the_network_of_the_site(project, lines, devices):
+    """Else UCX shares large messages out over all networks, and a measured link is none of them."""
+    project.site("my_site", "ALLHANDS_SCHEDULER=none\n" + lines)
+    assert project.submit(LAB, "--site", "my_site").returncode == 0
+    told = project.only("runs/lab1_seq2seq/*/environment").read_text().splitlines()
+    found = [line.partition("=")[2] for line in told if line.startswith("UCX_NET_DEVICES=")]
+    assert found == ([devices] if devices else [])
+
+
+@pytest.mark.parametrize(
+    ("said", "site_line", "threads"),
+    [
+        ("4", "", "1"),  # PBS said it: the cores of the chunk, for all its ranks
+        ("2", "", "2"),  # -l select=...:ompthreads=2, or the user
+        ("4", "OMP_NUM_THREADS=4\n", "4"),  # the site wants it so
+    ],
+)
+def test_ranks_do_not_take_the_threads_that_pbs_gives_them_by_itself(
+    project, said, site_line, threads
+):
+    project.site("my_site", "ALLHANDS_SCHEDULER=pbs\n" + site_line)
+    told = {"PBS_JOBID": "7.server", "NCPUS": "4", "OMP_NUM_THREADS": said}
+    ran = subprocess.run(
+        ["bash", f"cluster_jobs/{LAB}.pbs"],
+        env=project.environment(ALLHANDS_SITE="my_site", **told),
+        cwd=project.root,
+        timeout=60,
+    )
+    assert ran.returncode == 0
+    lines = project.only("runs/*/*/environment").read_text().splitlines()
+    assert f"OMP_NUM_THREADS={threads}" in lines

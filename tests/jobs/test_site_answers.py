@@ -149,6 +149,11 @@ def test_a_copy_without_answers_says_the_same_as_its_template(project, template)
     assert ask.template_values(jobs, "my_x", os.environ) == values
 
 
+def test_a_folder_that_takes_no_file_is_said(tmp_path):
+    with pytest.raises(ValueError, match=r"my_x.env could not be written: No such file or direct"):
+        write.write(tmp_path / "gone" / "my_x.env", "")
+
+
 @pytest.mark.parametrize("name", ["", "a b", "../x", "-x"])
 def test_a_name_that_cannot_be_a_files_is_refused(name):
     with pytest.raises(ValueError, match="Use letters, digits"):

@@ -52,10 +52,27 @@ def test_with_yes_it_writes_the_file_and_shows_by_a_dry_run_that_it_works(projec
 
 def test_questions_are_put_again_until_the_answer_can_be(project, at, nodes):
     """Template, queue, account's option and value, level, GPUs, how, most nodes, longest, ..."""
-    typed = ["", "day", "-P {}", "gr9", "gpu", "four", "4", "-", "", "1:00", "2:00:00"]
-    typed += ["", "", "", "", "", "/big", "mine", "y"]
+    typed = [
+        "moon",
+        "",
+        "dya",
+        "day",
+        "-P {}",
+        "gr9",
+        "gpu",
+        "four",
+        "4",
+        "-",
+        "",
+        "1:00",
+        "2:00:00",
+    ]
+    typed += ["", "", "", "", "", "/big", "my site", "mine", "y"]
     ran = at("init", typed="\n".join(typed) + "\n", node=nodes.pbs)
     assert ran.exit_code == 0, ran.output
+    assert "TEMPLATE was given as 'moon'" in ran.output
+    assert "The scheduler lists no dya. Give the same again to keep it." in ran.output
+    assert "The name was given as 'my site'" in ran.output
     assert "GPUS_PER_NODE was given as 'four'. Write it like 4." in ran.output
     assert "TIME_MAX was given as '1:00'. Write it like 24:00:00." in ran.output
     jobs = folder.Jobs(project.root / "cluster_jobs")
@@ -63,6 +80,32 @@ def test_questions_are_put_again_until_the_answer_can_be(project, at, nodes):
     assert (values["QUEUE"], values["ACCOUNT_OPTION"], values["ACCOUNT"]) == ("day", "-P {}", "gr9")
     assert (values["GPUS_PER_NODE"], values["GPU_OPTION"], values["SCRATCH"]) == ("4", "", "/big")
     assert values["TIME_MAX"] == "2:00:00"
+
+
+def test_a_queue_that_is_not_listed_is_taken_when_it_is_given_twice(project, at, nodes):
+    typed = ["", "hidden", "hidden", "-", "cpu", *[""] * 10]
+    ran = at("init", "--name", "x", typed="\n".join(typed) + "\n", node=nodes.pbs)
+    assert "The scheduler lists no hidden." in ran.output
+    assert "qsub -q hidden " in ran.output
+
+
+def test_the_second_time_the_own_file_is_the_nearest_and_its_head_stays(project, at, nodes):
+    settings = ("TEMPLATE=pbs-generic", "QUEUE=day", "ACCOUNT_OPTION=-P {}", "ACCOUNT=gr9")
+    limits = ("TIME_MAX=2:00:00", "LEVEL=cpu")
+    words = [word for setting in settings + limits for word in ("--set", setting)]
+    assert at("init", "--yes", "--name", "x", *words, node=nodes.pbs).exit_code == 0
+    path = project.root / "cluster_jobs/sites/my_x.env"
+    path.write_text("# Seen on Monday: all well.\n" + path.read_text())
+    before = path.read_text()
+    ran = at("init", typed="\n" * 14 + "y\n", node=nodes.pbs)
+    assert ran.exit_code == 0, ran.output
+    assert path.read_text() == before
+
+
+def test_a_site_that_is_exported_counts_more_and_that_is_said(project, at, monkeypatch):
+    monkeypatch.setenv("ALLHANDS_SITE", "local")
+    ran = at("init", "--yes", "--name", "x", "--set", "LEVEL=cpu")
+    assert "ALLHANDS_SITE=local is exported here, and counts more" in ran.output
 
 
 def test_answers_may_come_from_a_file_and_one_word_changes_one_of_them(project, at, tmp_path):

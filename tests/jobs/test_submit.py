@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 
 import pytest
 
@@ -99,6 +100,35 @@ def test_which_site_is_used(project):
     assert site(ALLHANDS_SITE="local") == "local"
 
 
+@pytest.mark.parametrize(
+    "given", [f"{LAB}.slurm", f"cluster_jobs/{LAB}", f"./cluster_jobs/{LAB}.pbs"]
+)
+def test_a_job_may_be_named_by_its_file_as_a_shell_completes_it(project, given):
+    ran = subprocess.run(
+        project.command(given, "--dry-run"),
+        env=project.environment(),
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert f"script   {LAB}: " in ran.stdout
+
+
+def test_two_variables_of_one_option_of_pbs_are_one_list(project):
+    """Of several -v PBS keeps the last one: the site's would be lost."""
+    project.site("my_site", 'ALLHANDS_SCHEDULER=pbs\nALLHANDS_OPTIONS="-v A=1"\n')
+    words = command_of(project.submit(LAB, "--site", "my_site", "--dry-run").stdout)
+    assert words.count("-v") == 1
+    assert words[words.index("-v") + 1].startswith("A=1,ALLHANDS_JOB=runs/jobs/")
+
+
+def test_words_that_the_terminal_cannot_show_are_no_error(project):
+    words = ("--dry-run", "--", "--set", "note=\N{HIRAGANA LETTER A}")
+    ran = project.submit(LAB, *words, PYTHONIOENCODING="ascii")
+    assert ran.returncode == 0, ran.stderr
+
+
 # ---- what is refused ----
 
 SITE = "cluster_jobs/sites/my_site.env"
@@ -107,6 +137,12 @@ SITE = "cluster_jobs/sites/my_site.env"
 @pytest.mark.parametrize(
     ("arguments", "site_text", "sentence"),
     [
+        ([f"../elsewhere/{LAB}"], None, r"no job script '\.\./elsewhere/lab1_seq2seq'"),
+        ([f"{LAB}\n"], None, r"no job script 'lab1_seq2seq\\n'"),
+        (["lib/run"], None, r"no job script 'lib/run'"),
+        ([LAB, "--site", "../sites/local"], None, r"no site '\.\./sites/local'"),
+        ([LAB, "--time", "00:30:00\n"], None, r"was not understood"),
+        ([LAB, "--time", "99999:00:00"], None, r"'99999:00:00' was not understood"),
         (["lab9_nothing"], None, r"no job script lab9_nothing\.slurm.*have one:.*lab1_seq2seq"),
         (
             [LAB, "--site", "moon"],
@@ -130,6 +166,11 @@ SITE = "cluster_jobs/sites/my_site.env"
             [LAB, "--site", "my_site"],
             "ALLHANDS_SCHEDULER=pbs\n\nALLHANDS_QUEU=long\n",
             rf"{SITE}:3: ALLHANDS_QUEU is not a name that is known",
+        ),
+        (
+            [LAB, "--site", "my_site"],
+            "ALLHANDS_SCHEDULER=none\r\n",
+            rf"{SITE} has line ends of Windows",
         ),
         ([LAB, "--site", "my_site"], "", rf"{SITE} must set ALLHANDS_SCHEDULER"),
         (
@@ -175,6 +216,58 @@ def test_a_schedulers_own_refusal_is_passed_on(project):
     assert ran.returncode == 2
     assert "invalid partition" in ran.stderr
     assert "sbatch did not take the job" in ran.stderr
+    assert not list(project.root.glob("runs/jobs/*")), "a job that is not there has no note"
+
+
+@pytest.mark.parametrize(
+    ("site", "command", "answer", "job_id"),
+    [
+        ("slurm-generic", "sbatch", "Welcome to 7 clusters\n12;main", "12"),
+        ("slurm-generic", "sbatch", "12 34", None),
+        ("pbs-generic", "qsub", "Welcome\n12.server", "12.server"),
+        ("pbs-generic", "qsub", "Welcome", None),
+        ("sge-generic", "qsub", "Please wait 3 seconds\n12", "12"),
+        ("sge-generic", "qsub", 'Your job 12 ("lab1") has been submitted', "12"),
+        ("wisteria", "pjsub", "[INFO] PJM 0000 pjsub Job 12 submitted.", "12"),
+        ("slurm-generic", "sbatch", "\\xff", None),
+        ("slurm-generic", "sbatch", "", None),
+    ],
+)
+def test_the_job_id_is_found_in_what_the_scheduler_prints(project, site, command, answer, job_id):
+    """A greeting before it is no id. Without an id the job may be there: its note stays."""
+    project.program(command, f"#!/bin/bash\nprintf '{answer}'\n")
+    ran = project.submit(LAB, "--site", site, **PLACE, ALLHANDS_ASK="no")
+    note = project.only("runs/jobs/*.job").read_text()
+    if job_id:
+        assert re.search(rf"^job      {re.escape(job_id)}$", ran.stdout, re.MULTILINE), ran.stderr
+        assert f"ALLHANDS_JOB_ID={job_id}\n" in note
+    else:
+        assert ran.returncode == 2
+        assert "its answer has no job id" in ran.stderr
+        assert "Look into the queue" in ran.stderr
+
+
+def test_a_name_that_another_submit_has_just_taken_is_left_to_it(project):
+    """Here it is `sinfo`, asked between the choice of the name and the writing of the note."""
+    project.program(
+        "sinfo",
+        f"#!/bin/bash\nmkdir -p runs/jobs\nfor s in 0 1 2 3; do\n"
+        f'    touch "runs/jobs/{LAB}.$(date -d "-$s seconds" +%Y%m%d-%H%M%S).job"\ndone\n',
+    )
+    project.program("sbatch", "#!/bin/bash\necho 12\n")
+    ran = project.submit(LAB, "--site", "slurm-generic", **PLACE)
+    assert ran.returncode == 0, ran.stderr
+    (mine,) = [path for path in project.root.glob("runs/jobs/*.job") if path.stat().st_size]
+    assert mine.name.endswith("-2.job")
+    assert re.search(r"^note     (.*)$", ran.stdout, re.MULTILINE)[1] == f"runs/jobs/{mine.name}"
+
+
+def test_a_folder_that_cannot_be_made_is_said(project):
+    (project.root / "runs").touch()
+    ran = project.submit(LAB)
+    assert ran.returncode == 2
+    assert "submit: runs/jobs could not be written or read: Not a directory." in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_wrong_use_of_the_command_line_is_code_2(project):

@@ -29,7 +29,10 @@ from allhands.box.hosts import LINK_NAME, LOGIN
 UP_LIMIT_S = 90.0
 DOWN_LIMIT_S = 20.0
 NAME = "box"
-OF_A_JOB = re.compile("SLURM_|SBATCH_|SRUN_|PBS_|PMI_")
+OF_A_JOB = re.compile(  # of a scheduler, or of the MPI that started this process
+    "SLURM_|SBATCH_|SRUN_|PBS_|PJM_|SGE_|PMI_|PMIX_|OMPI_COMM_|HYDRA|MPI_LOCAL"
+    "|(JOB_ID|JOB_NAME|PE_HOSTFILE|NSLOTS|NHOSTS)$"
+)
 TOOLS = ("qsub", "qstat", "qdel")
 
 _keepers: dict[Path, subprocess.Popen] = {}  # of the boxes that this process has started
@@ -137,11 +140,13 @@ def up(
         try:
             box = listen(starting, asked)
             starting.stdin.write(KEEP)
-        except BaseException:
+        except BaseException as error:
             starting.stdin.close()  # then the keeper ends the box
             starting.wait()
             errors.seek(0)
             sys.stderr.write(errors.read().decode(errors="replace"))
+            if isinstance(error, OSError):
+                raise BoxError(place.unwritten(error)) from None
             raise
         finally:
             starting.stdout.close()

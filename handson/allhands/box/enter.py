@@ -41,9 +41,16 @@ def namespaces(box, host: str) -> list[int]:
     return [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
 
+def working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise BoxError("This folder has been removed. Go into another one: cd") from None
+
+
 def run(box, host: str, words: list[str], user: int | None) -> int:
     """Run the command and return its exit code; 128 + the signal's number if that ended it."""
-    folder = os.getcwd()
+    folder = working_folder()
     for namespace in namespaces(box, host):
         kernel.join(namespace)
     try:
@@ -80,11 +87,15 @@ def begin(words: list[str], user: int | None) -> NoReturn:
         become(user)
     kernel.die_with_parent()  # after the change of user, which forgets it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(words[0], words)
-    except OSError as error:
-        print(f"allhands: {words[0]}: {error.strerror}", file=sys.stderr, flush=True)
-        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
+    except (OSError, ValueError) as error:  # ValueError: an empty name
+        said = getattr(error, "strerror", None) or "not a command"
+        print(f"allhands: {words[0]}: {said}", file=sys.stderr, flush=True)
+        missing = isinstance(error, FileNotFoundError | ValueError)
+        os._exit(NOT_FOUND if missing else NOT_EXECUTABLE)
 
 
 def become(user: int) -> None:

@@ -6,6 +6,7 @@ or {"error": "...", "logs": "..."}, and ends: then all that it has started ends 
 """
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from allhands.box import hosts, kernel, slurm
+from allhands.box import hosts, kernel, place, slurm
 from allhands.box.asked import Asked
 
 LOG_LINES = 8
@@ -25,8 +26,11 @@ def main(asked: Asked, folder: Path) -> None:
     try:
         report = {"hosts": build(asked, folder)}
     except BaseException as error:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # the disk may be full
+            traceback.print_exc()
         report = {"error": str(error) or type(error).__name__, "logs": logs(folder)}
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            report = {"error": place.unwritten(error)}
     with contextlib.suppress(OSError):  # `up` may be gone
         os.write(1, json.dumps(report).encode() + b"\n")
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)

@@ -18,6 +18,7 @@ import select
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from allhands.box import inside, kernel, place
 from allhands.box.asked import KEEP, Asked, BoxError
@@ -62,13 +63,12 @@ def main() -> None:
     asked = Asked.from_json(sys.argv[1])
     try:
         folder, _ = place.claim(asked.name)  # the lock is held as long as we live, or the box does
-    except (BoxError, OSError) as error:
-        tell(error=str(error))
-        sys.exit(1)
+    except BoxError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(place.unwritten(error))
     try:
-        (folder / place.ASKED).write_text(asked.to_json() + "\n", encoding="utf-8")
-        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 2)
+        begin_files(asked, folder)
         first = start(asked, folder)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: os.kill(first, signal.SIGKILL))
@@ -77,6 +77,21 @@ def main() -> None:
         wait(first)
     finally:
         place.remove(folder)
+
+
+def refuse(sentence: str) -> NoReturn:
+    tell(error=sentence)
+    sys.exit(1)
+
+
+def begin_files(asked: Asked, folder: Path) -> None:
+    """Keep what was asked for, and send what this process says to the log from now on."""
+    try:
+        (folder / place.ASKED).write_text(asked.to_json() + "\n", encoding="utf-8")
+        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        refuse(place.unwritten(error))
+    os.dup2(log, 2)
 
 
 if __name__ == "__main__":

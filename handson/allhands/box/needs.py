@@ -1,6 +1,6 @@
 """What does a box need that this machine does not have? Each answer is a sentence with its cure.
 
-python -m allhands.box.needs         # as root: tries to make namespaces, says what failed
+Whether root may make namespaces is not guessed: a process tries it (attempt.py).
 """
 
 import glob

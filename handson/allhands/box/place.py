@@ -35,6 +35,14 @@ def base_is_ours() -> bool:
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o022
 
 
+def unwritten(error: OSError) -> str:
+    """What to say when the box's files cannot be written."""
+    return (
+        f"A box keeps its files in {BASE}, and they could not be written ({error.strerror}). "
+        f"Look at `df -h {BASE.parent}`."
+    )
+
+
 def claim(name: str) -> tuple[Path, int]:
     """Make the box's folder and lock it; return it and the lock's open file.
 

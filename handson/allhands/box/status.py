@@ -66,11 +66,13 @@ class Status:
 
 def status(box: Box) -> Status:
     """Ask the box's Slurm. Raises BoxError if it does not answer."""
-    asked = box.run(["sh", "-c", ASK], capture_output=True, text=True, timeout=LIMIT_S)
+    ask = ["timeout", str(LIMIT_S), "sh", "-c", ASK]
+    asked = box.run(ask, cwd="/", capture_output=True, text=True)
     if asked.returncode != 0:
+        said = asked.stderr.strip() or f"nothing in {LIMIT_S} s"
         raise BoxError(
-            f"The Slurm of box '{box.name}' did not answer: {asked.stderr.strip()}. Its logs are "
-            f"in {box.folder / 'log'}; to start anew: allhands box down --name {box.name}."
+            f"The Slurm of box '{box.name}' did not answer: {said}. Its logs are in "
+            f"{box.folder / 'log'}; to start anew: allhands box down --name {box.name}."
         )
     return read(box, asked.stdout)
 

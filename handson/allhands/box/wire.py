@@ -15,6 +15,10 @@ at the same time. A frame of n bytes on the wire
    other, in the order in which it came in. A frame that does not wait is not delayed a second time;
 4. arrives delay_s later.
 
+The interface says 10 Gbit/s of itself, whatever the rate (/sys/class/net/net0/speed). UCX plans by
+that. Where it was told 100 Mbit/s, a ping-pong with 2 ms of delay was up to 7 % off T(s) = a + b s;
+as it is, 0.4 %.
+
 n counts what a real wire carries: the kernel hands over up to 64 KiB at once, which a network card
 would cut into segments, each with headers of its own, preamble, checksum and gap.
 
@@ -30,14 +34,13 @@ import math
 import os
 import select
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from allhands.box import kernel
-from allhands.box.hosts import LINK, LINK_NAME
+from allhands.box.hosts import LINK, LINK_NAME, ip
 
 VNET_HEADER_BYTES = 10  # struct virtio_net_hdr: flags, gso_type, and four numbers of 16 bits
 FRAMING_BYTES = 24  # of a frame: preamble 8, checksum 4, gap 12
@@ -153,11 +156,8 @@ def open_taps(pids: list[int]) -> list[int]:
         tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", LINK_NAME.encode(), TAP_FLAGS))
         fcntl.ioctl(tap, TUNSETOFFLOAD, OFFLOADS)
-        commands = (
-            f"addr add {LINK}.{number}/24 dev {LINK_NAME}\n"
-            f"link set {LINK_NAME} txqueuelen {QUEUE_FRAMES} up\n"
-        )
-        subprocess.run(["ip", "-batch", "-"], input=commands.encode(), check=True)
+        address = f"addr add {LINK}.{number}/24 dev {LINK_NAME}"
+        ip([address, f"link set {LINK_NAME} txqueuelen {QUEUE_FRAMES} up"])
         taps.append(tap)
     kernel.join(home)
     os.close(home)

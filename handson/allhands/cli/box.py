@@ -94,10 +94,11 @@ def status(
     from allhands.box import status as asking
 
     with sentences():
-        all_of_them = [asking.status(box.find(name))] if name is not None else []
-    for each in place.names() if name is None else ():
-        with contextlib.suppress(box.BoxError):  # it has just gone down
-            all_of_them.append(asking.status(box.find(each)))
+        found = [box.find(name)] if name is not None else []
+        for each in place.names() if name is None else ():
+            with contextlib.suppress(box.BoxError):  # it has just gone down
+                found.append(box.find(each))
+        all_of_them = [asking.status(one) for one in found]
     if as_json:
         typer.echo(json.dumps([one.as_dict() for one in all_of_them], indent=2))
     elif not all_of_them:

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -52,10 +53,14 @@ def _init(
     seen = detect.look()
     typer.echo(_seen_in_words(seen), err=True)
     schedulers = dict(jobs.committed("SCHEDULER"))
+    own = jobs.own()
     context = ask.Context(seen, {}, templates=schedulers)
-    template_name = given.get("TEMPLATE") or ask.TEMPLATE.default(context)
+    template_name = given.get("TEMPLATE") or own or ask.TEMPLATE.default(context)
     if not yes and "TEMPLATE" not in given:
-        template_name = _put(ask.TEMPLATE, template_name, jobs.names())
+        known = jobs.names()
+        form = "|".join(map(re.escape, known))
+        question = dataclasses.replace(ask.TEMPLATE, form=form, like="local")
+        template_name = _put(question, template_name, known)
     template = ask.template_values(jobs, template_name, os.environ)
     seen = dataclasses.replace(
         seen, accounts=detect.accounts(detect.Node(), template.get("ACCOUNTS", ""))
@@ -68,8 +73,8 @@ def _init(
     found = ask.answer_all(
         seen, template, given, None if yes else _put, list(dict.fromkeys(options))
     )
-    name = name or ("site" if yes else typer.prompt("A short name for the file", "site"))
-    name = write.name_of(name)
+    likely = own.removeprefix("my_") or "site"
+    name = write.name_of(name or (likely if yes else _put(ask.NAME, likely, ())))
     path, default = jobs.site(name), jobs.sites / "default"
     text = write.render(
         name,
@@ -91,6 +96,8 @@ def _init(
 
 
 def _given(jobs: folder.Jobs, settings: Sequence[str], file: Path | None) -> dict[str, str]:
+    if file and not file.is_file():
+        raise ValueError(f"There is no file of answers {file}. Give another one to --answers.")
     lines = file.read_text(encoding="utf-8").splitlines() if file else []
     lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return ask.given_answers([*lines, *settings], jobs.known_names())
@@ -109,12 +116,17 @@ def _seen_in_words(seen: detect.Seen) -> str:
 
 
 def _put(question: ask.Question, default: str, choices: Sequence[str]) -> str:
-    """Ask a person until the answer can be. An empty line takes the default, - makes it empty."""
-    known = f" [known: {', '.join(choices)}]" if choices else ""
+    """Ask a person until the answer can be. An empty line takes the default, - makes it empty.
+
+    A doubtful answer is taken when it is given twice.
+    """
+    known, doubted = f" [known: {', '.join(choices)}]" if choices else "", None
     while True:
         answer = typer.prompt(question.text + known, default, show_default=bool(default)).strip()
         answer = "" if answer == ask.NONE else answer
         refusal = question.refusal(answer)
+        if not refusal and answer != doubted:
+            refusal, doubted = question.doubt(answer, choices), answer
         if not refusal:
             return answer
         typer.echo(refusal, err=True)
@@ -149,8 +161,13 @@ def _prove(jobs: folder.Jobs, name: str) -> None:
     if ran.returncode:
         typer.echo(f"Mend what it says in cluster_jobs/sites/{name}.env, then: allhands site check")
         raise typer.Exit(1)
+    exported = os.environ.get("ALLHANDS_SITE", "")
+    if exported not in ("", name):
+        typer.echo(
+            f"ALLHANDS_SITE={exported} is exported here, and counts more: unset ALLHANDS_SITE."
+        )
     typer.echo(
-        "Next: allhands site check\n"
+        f"Next: allhands site check {name}\n"
         f"Then: cluster_jobs/submit {PROOF} --site {name} --wait -- --set epochs=1"
     )
 

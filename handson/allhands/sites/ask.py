@@ -38,8 +38,9 @@ class Context:
 class Question:
     """One question. form: a regular expression that every answer must match.
 
-    default: the likely answer; choices: others that are known (more may be typed); asked: whether
-    the question makes sense at all after the answers so far.
+    default: the likely answer; choices: others that are known (more may be typed); listed: the
+    choices are all that the site has; asked: whether the question makes sense at all after the
+    answers so far.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Question:
     asked: Callable[[Context], bool] = lambda context: True
     form: str = r".*"
     like: str = ""  # an example of the form, for the sentence
+    listed: bool = False
 
     def refusal(self, answer: str) -> str:
         """Why the answer cannot be; "" if it can."""
@@ -57,6 +59,14 @@ class Question:
         if re.search('["`\\\\\n]', answer):
             return f"{self.name} was given as '{answer}'. Leave out quotes and backslashes."
         return ""
+
+    def doubt(self, answer: str, choices: Sequence[str]) -> str:
+        """Why the answer may be a slip; "" if nothing speaks against it."""
+        names = [name.partition("@")[0] for name in answer.split(",") if name]
+        unknown = [name for name in names if name not in choices]
+        if not (self.listed and choices and unknown):
+            return ""
+        return f"The scheduler lists no {', '.join(unknown)}. Give the same again to keep it."
 
 
 def template_default(context: Context) -> str:
@@ -122,6 +132,12 @@ TEMPLATE = Question(
     "Which site file is nearest to your site? A copy of it is made.",
     template_default,
 )
+NAME = Question(
+    "The name",
+    "A short name for the file",
+    form=r"(my_)?[A-Za-z0-9][\w-]*(\.env)?",
+    like="our-cluster",
+)
 QUESTIONS = (
     Question(
         "QUEUE",
@@ -131,6 +147,7 @@ QUESTIONS = (
         lambda context: has_scheduler(context) and bool(context.value("QUEUE_OPTION")),
         r"[\w.@,-]*",
         "gpu",
+        listed=True,
     ),
     Question(
         "ACCOUNT_OPTION",
@@ -175,7 +192,7 @@ QUESTIONS = (
     Question(
         "NODES_MAX",
         "Most nodes of a job. Not known: -",
-        lambda context: str(context.queue.nodes or context.template.get("NODES_MAX", "")),
+        lambda context: context.template.get("NODES_MAX") or str(context.queue.nodes or ""),
         asked=has_scheduler,
         form=r"\d*",
         like="4",
@@ -183,7 +200,7 @@ QUESTIONS = (
     Question(
         "TIME_MAX",
         "Longest time of a job. Not known: -",
-        lambda context: context.queue.time or context.template.get("TIME_MAX", ""),
+        lambda context: context.template.get("TIME_MAX") or context.queue.time,
         asked=has_scheduler,
         form=r"(\d+:[0-5]\d:[0-5]\d)?",
         like="24:00:00",

@@ -126,7 +126,7 @@ def slurm_queues(node: Node) -> tuple[list[Queue], str]:
     """(partitions, the default one): a line NAME*|LIMIT|NODES|GRES for each kind of nodes."""
     found: dict[str, Queue] = {}
     default = ""
-    for line in node.ask("sinfo", "-h", "-o", "%P|%l|%D|%G").splitlines():
+    for line in node.ask("sinfo", "-a", "-h", "-o", "%P|%l|%D|%G").splitlines():
         words = line.strip().split("|")
         if len(words) != 4 or not words[2].isdigit():
             continue

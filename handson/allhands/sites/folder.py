@@ -61,6 +61,11 @@ class Jobs:
             return default.read_text().split("\n")[0].strip(), f"named in {self.shown(default)}"
         return "local", "no other one was chosen"
 
+    def own(self) -> str:
+        """The name of this site's own file, if sites/default names one; else ""."""
+        name, _ = self.chosen({})
+        return name if name.startswith("my_") and self.site(name).exists() else ""
+
     def known_names(self) -> set[str]:
         """The names that a site file may set, without the prefix."""
         text = (self.path / "lib/sites.py").read_text(encoding="utf-8")

@@ -39,7 +39,10 @@ def render(
     answers: Mapping[str, str],
     date: str,
 ) -> str:
-    """The text of the new site file. template: the template's values; answers: by name."""
+    """The text of the new site file. template: the template's values; answers: by name.
+
+    The head is new, unless the file is its own template: what was seen stands there.
+    """
     changed = {key: value for key, value in answers.items() if value != template.get(key, "")}
     lines = [
         f"# {name}: written by `allhands site init` on {date}, after sites/{template_name}.env.",
@@ -48,8 +51,10 @@ def render(
         "",
     ]
     body = template_text.splitlines()
-    while body and (body[0].startswith("#") or not body[0].strip()):
-        body.pop(0)  # the template's own head says what was checked there
+    if name == template_name:
+        lines = []
+    while lines and body and (body[0].startswith("#") or not body[0].strip()):
+        body.pop(0)  # it says what was checked there
     for line in body:
         found = LINE.match(line)
         key = found[1].removeprefix(PREFIX) if found else ""
@@ -69,10 +74,14 @@ def render(
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file in one step: a break leaves the old one, or none."""
+    """Write the file in one step: a break leaves the old one, or none. ValueError if it cannot."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
+    except OSError as error:
+        raise ValueError(
+            f"{path} could not be written: {error.strerror}. See: ls -ld {path.parent}"
+        ) from error
     finally:
         part.unlink(missing_ok=True)

@@ -16,6 +16,10 @@ from allhands.doctor.probes.this_python import MAKE_ENV
 
 MPI_TIME_LIMIT_S = 20.0
 SRUN_TIME_LIMIT_S = 5.0
+FITTING_LAUNCHER = (
+    'In the site file: ALLHANDS_LAUNCHER="mpiexec -n {ranks}", from the same MPI; with srun, '
+    "--mpi=pmi2 for MPICH and --mpi=pmix for Open MPI."
+)
 FITTING_PMI = {"MPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
 # Open MPI refuses root, and more ranks than it was given; two ranks are only a question here.
 ALLOW = {
@@ -162,19 +166,16 @@ def launcher(machine: Machine) -> list[Finding]:
         return [Finding("launcher", "good", f"{shown}: 2 ranks in one world")]
     if [size for _, size, _ in ranks] == [1, 1]:
         seen = f"{shown} made two worlds of size 1 ({ranks[0][2]})"
-        advice = "It speaks another protocol than the library. With srun: pmi2 for MPICH, pmix for "
-        advice += "Open MPI, in the site file's ALLHANDS_LAUNCHER."
+        advice = "It speaks another protocol than the library. " + FITTING_LAUNCHER
     elif "Invalid MPI type" in last_line:
         seen = f"{shown} failed: {last_line}"
-        advice = "Slurm may list a plugin and lack its library. "
-        advice += 'In the site file: ALLHANDS_LAUNCHER="mpiexec -n {ranks}"'
+        advice = "Slurm may list a plugin and lack its library. " + FITTING_LAUNCHER
     elif code is None:
         seen = f"{shown} was ended after {MPI_TIME_LIMIT_S:.0f} s"
         advice = "Does the launcher of the site file fit this MPI? Try it by hand in a job."
     else:
         seen = f"{shown} failed (exit code {code}): {last_line}"
-        advice = "Mend ALLHANDS_LAUNCHER in the site file; with srun: pmi2 for MPICH, pmix for "
-        advice += "Open MPI."
+        advice = FITTING_LAUNCHER
     return [Finding("launcher", "bad", seen, advice, blocks="cpu")]
 
 

@@ -9,8 +9,7 @@ import matplotlib
 from matplotlib.patches import FancyBboxPatch
 
 from allhands.trace.draw import COLOURS, OTHERS, Picture
-from allhands.trace.talks.canvas import GREY, arrow, card, plain
-from allhands.trace.talks.failures import PLAIN, PT, SIZE
+from allhands.trace.talks.canvas import GREY, LARGE, LARGE_PT, LOW, arrow, card, plain
 
 SEND = COLOURS["communicate"]
 RANK = COLOURS["forward"]
@@ -26,12 +25,12 @@ STEP = 2.9
 
 def rungs() -> Picture:
     """Draw the ladder from one process to two nodes as stairs: what each adds, what fails there."""
-    with matplotlib.rc_context(PLAIN):
-        picture, axes = plain((-1.75, STEP * 4 - 0.2), (-0.5, 4.9), equal=False, size=SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture, axes = plain((-1.75, STEP * 4 - 0.2), (-0.5, 4.9), equal=False, size=LOW)
         for number, (name, (nodes, ranks), adds, fault) in enumerate(RUNGS):
             x, y = STEP * number, 0.34 * number
             axes.plot([x, x + STEP - 0.35], [y + 2.1] * 2, color="0.75", lw=6)
-            axes.text(x, y + 3.15, name, fontsize=PT + 2)
+            axes.text(x, y + 3.15, name, fontsize=LARGE_PT + 2)
             _machines(axes, x, y + 2.28, nodes, ranks)
             axes.text(x, 1.6, adds, va="top", color=GREY)
             axes.text(x, 0.45, fault, va="top", color=SEND)
@@ -50,8 +49,8 @@ def calls_in_order(
 
     same: for each row, whether the calls of that row belong together.
     """
-    with matplotlib.rc_context(PLAIN):
-        picture, axes = plain((-1.6, 10.0), (len(same) - 0.1, -0.75), equal=False, size=SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture, axes = plain((-1.6, 10.0), (len(same) - 0.1, -0.75), equal=False, size=LOW)
         for column, (who, calls) in enumerate(columns):
             x = 5.6 * column
             axes.text(x + 2.1, -0.35, who, ha="center")
@@ -71,9 +70,9 @@ def by_position(ranks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> Pictu
     """Draw arrays with a meaning for each place, and their sum place by place."""
     rows = [*ranks]
     totals = [sum(row[place][1] for _, row in rows) for place in range(len(rows[0][1]))]
-    with matplotlib.rc_context(PLAIN):
+    with matplotlib.rc_context(LARGE):
         x_limits = (-1.7, 1.75 * len(totals) + 0.1)
-        picture, axes = plain(x_limits, (3.75, -0.3), equal=False, size=SIZE)
+        picture, axes = plain(x_limits, (3.75, -0.3), equal=False, size=LOW)
         for number, (who, row) in enumerate(rows):
             y = 1.2 * number
             axes.text(-0.25, y + 0.45, who, ha="right", va="center")
@@ -81,7 +80,7 @@ def by_position(ranks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> Pictu
                 card(axes, 1.75 * place, y, 1.6, 0.9, RANK)
                 axes.text(1.75 * place + 0.8, y + 0.3, word, ha="center", va="center")
                 axes.text(1.75 * place + 0.8, y + 0.64, str(count), ha="center", va="center",
-                          fontsize=PT + 3)  # fmt: skip
+                          fontsize=LARGE_PT + 3)  # fmt: skip
         y = 1.2 * len(rows) + 0.25
         axes.text(-0.25, y + 0.35, "the sum", ha="right", va="center", color=SEND)
         for place, total in enumerate(totals):

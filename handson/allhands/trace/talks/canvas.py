@@ -14,6 +14,9 @@ SLIDE = {**STYLE, "font.size": 14, "axes.titlesize": 15}
 SIZE = (11.5, 5.0)  # inches
 GREY = "0.35"
 LEAST_PT = 14.0
+LOW = (11.5, 4.9)  # inches; LOW and LARGE are those of the decks on errors and bugs
+LARGE_PT = 15.0
+LARGE = {**SLIDE, "font.size": LARGE_PT}
 
 
 def for_slide(

@@ -9,8 +9,7 @@ import matplotlib
 from matplotlib.patches import FancyArrowPatch
 
 from allhands.trace.draw import COLOURS, Picture, new_picture
-from allhands.trace.talks.canvas import GREY, card, plain
-from allhands.trace.talks.failures import PLAIN, PT, SIZE
+from allhands.trace.talks.canvas import GREY, LARGE, LARGE_PT, LOW, card, plain
 
 SEND = COLOURS["communicate"]
 ARRAY = COLOURS["forward"]
@@ -22,8 +21,8 @@ def births(lines: Sequence[tuple[str, int, str]], n_gpus: int) -> Picture:
 
     An array stands in the column of the device on which it was made.
     """
-    with matplotlib.rc_context(PLAIN):
-        picture, axes = plain((-0.1, 10.6), (len(lines) + 0.15, -0.75), equal=False, size=SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture, axes = plain((-0.1, 10.6), (len(lines) + 0.15, -0.75), equal=False, size=LOW)
         for gpu in range(n_gpus):
             x = 5.9 + 1.6 * gpu
             card(axes, x, 0.0, 1.4, len(lines), BOARD)
@@ -31,20 +30,22 @@ def births(lines: Sequence[tuple[str, int, str]], n_gpus: int) -> Picture:
         axes.text(4.65, -0.25, "current device", ha="center", color=GREY)
         for row, (code, device, made) in enumerate(lines):
             y = row + 0.5
-            axes.text(0, y, code, va="center", family="DejaVu Sans Mono", fontsize=PT + 2)
-            axes.text(4.65, y, str(device), ha="center", va="center", color=GREY, fontsize=PT + 2)
+            axes.text(0, y, code, va="center", family="DejaVu Sans Mono", fontsize=LARGE_PT + 2)
+            axes.text(
+                4.65, y, str(device), ha="center", va="center", color=GREY, fontsize=LARGE_PT + 2
+            )
             if made:
                 x = 5.9 + 1.6 * device
                 card(axes, x + 0.25, row + 0.14, 0.9, 0.72, ARRAY)
-                axes.text(x + 0.7, y, made, ha="center", va="center", fontsize=PT + 2)
+                axes.text(x + 0.7, y, made, ha="center", va="center", fontsize=LARGE_PT + 2)
     return picture
 
 
 def bytes_on_gpus(panels: Mapping[str, Sequence[Sequence[int]]]) -> Picture:
     """Draw tables of ranks (rows) and GPUs (columns): living bytes, darker for more."""
     most = max(max(map(max, table)) for table in panels.values())
-    with matplotlib.rc_context(PLAIN):
-        picture = new_picture(*SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture = new_picture(*LOW)
         row = picture.subplots(1, len(panels), squeeze=False, gridspec_kw={"wspace": 0.12})[0]
         for axes, (title, table) in zip(row, panels.items(), strict=True):
             axes.imshow(table, cmap="Blues", vmin=0, vmax=1.45 * most, aspect="auto")
@@ -61,14 +62,14 @@ def bytes_on_gpus(panels: Mapping[str, Sequence[Sequence[int]]]) -> Picture:
             axes.set_yticks([n - 0.5 for n in range(1, len(table))], minor=True)
             axes.grid(which="minor", color="white", lw=3)
             axes.tick_params(which="minor", length=0)
-            axes.set_title(title, fontsize=PT + 1, pad=14)
+            axes.set_title(title, fontsize=LARGE_PT + 1, pad=14)
     return picture
 
 
 def read_from_afar(n_gpus: int = 4) -> Picture:
     """Draw ranks whose weights all lie on GPU 0: each step, the others read through the link."""
-    with matplotlib.rc_context(PLAIN):
-        picture, axes = plain((-0.1, 3.0 * n_gpus - 0.3), (-0.2, 4.6), equal=False, size=SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture, axes = plain((-0.1, 3.0 * n_gpus - 0.3), (-0.2, 4.6), equal=False, size=LOW)
         for gpu in range(n_gpus):
             x = 3.0 * gpu
             card(axes, x, 0.3, 2.5, 2.6, BOARD)
@@ -93,9 +94,9 @@ def read_from_afar(n_gpus: int = 4) -> Picture:
 def renumbered(cases: Sequence[tuple[str, Sequence[int]]], n_gpus: int = 4) -> Picture:
     """Draw what a process sees: (how CUDA_VISIBLE_DEVICES is set, the physical GPUs it shows)."""
     apart = 1.35
-    with matplotlib.rc_context(PLAIN):
+    with matplotlib.rc_context(LARGE):
         y_limits = (len(cases) * apart + 1.2, -0.35)
-        picture, axes = plain((-5.6, 1.6 * n_gpus), y_limits, equal=False, size=SIZE)
+        picture, axes = plain((-5.6, 1.6 * n_gpus), y_limits, equal=False, size=LOW)
         axes.text(-5.5, 0.4, "GPUs of the node", va="center", color=GREY)
         for gpu in range(n_gpus):
             card(axes, 1.6 * gpu, 0, 1.3, 0.8, ARRAY)

@@ -11,11 +11,8 @@ import matplotlib
 from matplotlib.patches import Patch, Rectangle
 
 from allhands.trace.draw import COLOURS, OTHERS, Picture, new_picture
-from allhands.trace.talks.canvas import GREY, SLIDE
+from allhands.trace.talks.canvas import GREY, LARGE, LARGE_PT, LOW
 
-SIZE = (11.5, 4.9)  # inches: what a title of one line and a caption leave of a slide
-PT = 15.0  # the smallest type
-PLAIN = {**SLIDE, "font.size": PT}
 KINDS = {
     "works": COLOURS["forward"],
     "exchanges": COLOURS["communicate"],
@@ -58,15 +55,15 @@ def lanes(
 ) -> Picture:
     """Draw timelines of ranks, a panel for each title: side by side, or below each other."""
     kinds = [k for k in KINDS if any(b.kind == k for bars, _ in panels.values() for b in bars)]
-    with matplotlib.rc_context(PLAIN):
-        picture = new_picture(*SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture = new_picture(*LOW)
         shape = (len(panels), 1) if below else (1, len(panels))
         heights = [2.0 + _n_ranks(bars) for bars, _ in panels.values()] if below else [1]
         ratios = {"height_ratios": heights}
         grid = picture.subplots(*shape, sharex=True, squeeze=False, gridspec_kw=ratios).ravel()
         for axes, (title, (bars, marks)) in zip(grid, panels.items(), strict=True):
             _lanes(axes, bars, marks, until)
-            axes.set_title(title, fontsize=PT + 1)
+            axes.set_title(title, fontsize=LARGE_PT + 1)
             axes.spines["left"].set_visible(False)
             ranks = sorted({bar.rank for bar in bars})
             axes.set_yticks(ranks, names or [f"rank {rank}" for rank in ranks])
@@ -152,8 +149,8 @@ def log_map(lines: Sequence[tuple[str, str]], colours: Mapping[str, str], rows: 
     """
     columns = -(-len(lines) // rows)
     longest = 100  # characters: longer lines are cut
-    with matplotlib.rc_context(PLAIN):
-        picture = new_picture(*SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture = new_picture(*LOW)
         axes = picture.add_subplot()
         for number, (kind, text) in enumerate(lines):
             x, y = divmod(number, rows)
@@ -177,8 +174,8 @@ def who_says_it(patterns: Sequence[tuple[Sequence[int], str, str]], n_ranks: int
 
     A gap stands between the two nodes.
     """
-    with matplotlib.rc_context(PLAIN):
-        picture = new_picture(*SIZE)
+    with matplotlib.rc_context(LARGE):
+        picture = new_picture(*LOW)
         axes = picture.add_subplot()
         for row, (ranks, seen, says) in enumerate(patterns):
             for rank in range(n_ranks):
@@ -187,7 +184,7 @@ def who_says_it(patterns: Sequence[tuple[Sequence[int], str, str]], n_ranks: int
                 axes.add_patch(Rectangle((x, row + 0.12), 0.52, 0.62, fc=colour, ec="none"))
                 shade = "white" if rank in ranks else GREY
                 axes.text(x + 0.26, row + 0.44, str(rank), ha="center", va="center", color=shade)
-            axes.text(5.75, row + 0.24, seen, va="center", fontsize=PT + 2)
+            axes.text(5.75, row + 0.24, seen, va="center", fontsize=LARGE_PT + 2)
             axes.text(5.75, row + 0.66, says, va="center", color=GREY)
         for x, name in ((0.0, "node 0"), (0.62 * n_ranks / 2 + 0.35, "node 1")):
             axes.text(x, -0.1, name, color=GREY)
