@@ -275,7 +275,7 @@ desk.check("speed", mine, one, two)
 words = {
     "group": "The rehearsal",
     "what": f"A classifier in PyTorch, from 1 to {two.ranks} ranks with the same batch of all.",
-    "trouble": "The evaluation hung, as only rank 0 called its all_reduce: allhands check found it.",
+    "trouble": "It broke off, as only rank 0 called an all_reduce: allhands check named the line.",
     "next": "Measure on GPUs of two nodes, and then try a larger batch.",
 }
 ### END SOLUTION

@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +12,8 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 
 import allhands
 from allhands import launch, migrate
-from allhands.grade.checks.hack_owncode_ranks import Alone, on_ranks
 from allhands.grade.desk import Desk
-from allhands.train import own_page, own_program, own_start
+from allhands.train import own_page, own_program
 
 BENCH = Path(allhands.__file__).parents[1] / "hack_owncode"
 ONE = own_program.Record(1, 64, [2.0, 1.0, 0.5], [9.0, 9.0, 9.0, 2.0, 2.0, 4.0], 0.5)
@@ -60,6 +58,7 @@ def rate(*, before=True, after=True, warm=True, inverse=False):
         ({"before": False}, "three slow ones are in it"),
         ({"warm": False}, "the first steps count"),
         ({"before": False, "after": False}, "steps that were asked for"),
+        ({"inverse": True}, "these are seconds a step"),
     ],
 )
 def test_a_speed_that_was_not_waited_for_is_refused(desk, mistake, sentence):
@@ -86,6 +85,10 @@ def test_findings_are_those_of_the_colleagues_program(desk):
     refused(desk.check("findings", wrong, checked), "`likely` is no `sure`")
     refused(desk.check("findings", wrong, checked), "in which line does it then wait?")
     refused(desk.check("findings", right | {"sure": sure[:1]}, checked), "of them")
+    in_words = {"sure": ", ".join(sure), "line": str(hangs.line)}
+    assert desk.check("findings", in_words, checked).full
+    objects = right | {"sure": checked.of("sure")}
+    refused(desk.check("findings", objects, checked), "the name stands in brackets")
     other = {"sure": sure, "line": checked.of("likely")[0].line}
     refused(desk.check("findings", other, checked), "nobody waits there")
 
@@ -126,6 +129,15 @@ def no_shuffle(data, batch, rank, size):
     return DataLoader(data, batch_size=batch // size, sampler=sampler)
 
 
+def always_rank_0(data, batch, rank, size):
+    sampler = DistributedSampler(data, num_replicas=size, rank=0)
+    return DataLoader(data, batch_size=batch // size, sampler=sampler)
+
+
+def no_rank(data, batch, rank, size):
+    return DataLoader(data, batch_size=batch // size, sampler=DistributedSampler(data))
+
+
 def plain(data, batch, rank, size):
     return DataLoader(data, batch_size=batch // size, sampler=RandomSampler(data))
 
@@ -137,6 +149,8 @@ def plain(data, batch, rank, size):
         (all_data, "does the sampler know rank and size"),
         (own_order, "the ranks' orders differ"),
         (no_shuffle, "leave out shuffle=False"),
+        (always_rank_0, "all ranks have the same share"),
+        (no_rank, "give it num_replicas=size"),
         (plain, "whose sampler is a DistributedSampler"),
     ],
 )
@@ -154,95 +168,13 @@ def test_the_batches_of_all_ranks_together_are_those_of_one():
     assert batches(1) == batches(2) == batches(3)
 
 
-# total, save
-
-
-def reduced(n_right, n, dist, what):
-    numbers = torch.tensor(what, dtype=torch.float64)
-    dist.all_reduce(numbers)
-    return numbers
-
-
-TOTAL_MISTAKES = {
-    "not reduced": (lambda a, n, dist: a / n, "that is rank 0 alone"),
-    "mean of means": (
-        lambda a, n, dist: float(reduced(a, n, dist, [a / n])[0] / dist.get_world_size()),
-        "a mean of two ratios",
-    ),
-    "sum of means": (lambda a, n, dist: float(reduced(a, n, dist, [a / n])[0]), "a sum of two"),
-    "rank 0 alone calls": (
-        lambda a, n, dist: float(reduced(a, n, dist, [a, n])[0]) if dist.get_rank() == 0 else a / n,
-        "the other ranks do not come",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOTAL_MISTAKES)
-def test_a_total_that_is_none_is_refused(desk, name):
-    mistake, sentence = TOTAL_MISTAKES[name]
-    refused(desk.check("total", mistake), sentence)
-
-
-def total(n_right, n, dist):
-    right, count = torch.tensor(n_right), torch.tensor(n)
-    dist.all_reduce(right, op=dist.ReduceOp.SUM)
-    dist.all_reduce(count)
-    return (right / count).item()
-
-
-def test_each_way_to_add_up_passes(desk):
-    assert desk.check("total", own_program.total).full
-    assert desk.check("total", total).full
-
-
-def nobody_waits(state, path, dist):
-    if dist.get_rank() == 0:
-        torch.save(state, path)
-
-
-def barrier_inside(state, path, dist):
-    if dist.get_rank() == 0:
-        torch.save(state, path)
-        dist.barrier()
-
-
-def rank_1_writes(state, path, dist):
-    if dist.get_rank() == 1:
-        torch.save(state, path)
-    dist.barrier()
-
-
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        (nobody_waits, "nobody waits"),
-        (barrier_inside, "it stands after the `if`"),
-        (rank_1_writes, "only rank 0 should"),
-    ],
-)
-def test_a_save_that_others_read_too_early_is_refused(desk, mistake, sentence):
-    refused(desk.check("save", mistake), sentence)
-
-
-def test_the_ranks_of_a_check_meet_and_nobody_hangs():
-    def ordered(dist):
-        tensor = torch.tensor([float(dist.get_rank())])
-        dist.all_reduce(tensor)
-        dist.barrier()
-        return tensor.item()
-
-    assert on_ranks(ordered, size=4) == [6.0] * 4
-    with pytest.raises(Alone, match="rank 0 waits in barrier"):
-        on_ranks(lambda dist: dist.barrier() if dist.get_rank() == 0 else None, size=3)
-    with pytest.raises(ZeroDivisionError):
-        on_ranks(lambda dist: dist.barrier() if dist.get_rank() else 1 / 0, size=2)
-
-
 # same, speed, page
 
 
 def test_same_wants_the_relative_difference_and_a_small_one(desk):
     assert desk.check("same", own_page.difference(ONE, TWO), ONE, TWO).full
+    assert desk.check("same", torch.tensor(own_page.difference(ONE, TWO)), ONE, TWO).full
+    refused(desk.check("same", "small", ONE, TWO), "Asked: a number")
     refused(desk.check("same", 1e-7, ONE, TWO), "divide by the loss of the one")
     other = own_program.Record(2, 64, [2.0, 1.1, 0.5], TWO.times_s, 0.5)
     refused(desk.check("same", 0.1, ONE, other), "losses that differ by 10.0%")
@@ -257,6 +189,7 @@ def test_speed_is_of_medians_without_the_first_steps(desk):
     means = sum(ONE.times_s) / sum(TWO.times_s)
     refused(desk.check("speed", {"speed_up": means, "efficiency": 1}, ONE, TWO), "not the mean")
     refused(desk.check("speed", {"speed_up": 2.0, "efficiency": 2.0}, ONE, TWO), "two.ranks")
+    refused(desk.check("speed", {"speed_up": "2", "efficiency": 1.0}, ONE, TWO), "two numbers")
 
 
 WORDS = {"what": "From 1 to 2 ranks", "trouble": "It hung on rank 1", "next": "Two nodes, and more"}
@@ -264,6 +197,12 @@ WORDS = {"what": "From 1 to 2 ranks", "trouble": "It hung on rank 1", "next": "T
 
 def test_a_page_has_three_sentences_and_a_figure(desk):
     assert desk.check("page", WORDS, ONE, TWO).full
+    japanese = {
+        "what": "二つのランクで1.8倍",
+        "trouble": "評価で止まった",
+        "next": "次は大きなバッチ",
+    }
+    assert desk.check("page", japanese, ONE, TWO).full
     refused(desk.check("page", WORDS | {"next": "more"}, ONE, TWO), "too little for next")
     no_figure = WORDS | {"what": "It is much faster now"}
     refused(desk.check("page", no_figure, ONE, TWO), "a figure in `what`")
@@ -283,12 +222,23 @@ def test_the_page_is_filled_from_runs_and_has_gaps_for_the_rest(tmp_path, monkey
     monkeypatch.setattr(sys, "argv", ["fill.py", *map(str, words)])
     assert fill() == 0
     assert "2.00 on 2 ranks" in (tmp_path / "page.md").read_text(encoding="utf-8")
+    short = vars(TWO) | {"losses": [2.0], "times_s": [9.0]}
+    (tmp_path / "two" / "record.json").write_text(json.dumps(short), encoding="utf-8")
+    assert fill() == 2
+    assert "A run of 1 steps" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["fill.py", "--check", "gone.json"])
     assert fill() == 2
     assert "gone.json" in capsys.readouterr().err
 
 
 # The sample on real ranks
+
+
+def total(n_right, n, dist):
+    right, count = torch.tensor(n_right), torch.tensor(n)
+    dist.all_reduce(right, op=dist.ReduceOp.SUM)
+    dist.all_reduce(count)
+    return (right / count).item()
 
 
 @pytest.fixture
@@ -316,27 +266,6 @@ def test_two_real_ranks_give_the_losses_of_one(tmp_path, alone):
     assert own_page.difference(one, two) < 1e-4
     assert one.losses[-1] < one.losses[0]
     assert one.share_right == two.share_right
-
-
-def test_a_script_finds_what_torchrun_would_have_said():
-    slurm = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "ALLHANDS_RANKS": "8"}
-    said = own_start.as_torchrun(slurm, ranks_here=4)
-    assert said == {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
-    mpich = {"PMI_RANK": "5", "PMI_SIZE": "8"}
-    assert own_start.as_torchrun(mpich, 4)["LOCAL_RANK"] == "1"
-    assert own_start.as_torchrun({}, 1) == {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    assert own_start.as_torchrun({"RANK": "3", "WORLD_SIZE": "4"}, 4) == {}
-
-
-def test_own_start_runs_a_script_with_its_arguments_and_refuses_what_is_none(tmp_path):
-    script = tmp_path / "mine.py"
-    script.write_text("import os, sys\nprint(sys.argv[1:], os.environ['RANK'], __name__)\n")
-    command = [sys.executable, "-m", "allhands.train.own_start"]
-    done = subprocess.run([*command, script, "--epochs", "2"], capture_output=True, text=True)
-    assert done.stdout == "['--epochs', '2'] 0 __main__\n"
-    none = subprocess.run([*command, tmp_path / "gone.py"], capture_output=True, text=True)
-    assert none.returncode == 2
-    assert "gone.py" in none.stderr
 
 
 def test_a_blank_answer_is_not_written_yet(desk):

@@ -1,6 +1,8 @@
 """The command that reads a participant's own program: `allhands check SCRIPT`."""
 
 import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +20,8 @@ def check(
 ) -> None:
     """Read a training program: what usually goes wrong on N ranks, where, why, and the cure.
 
-    ChainerMN, PyTorch (DDP) and Horovod; of a program for one device it shows the lines to edit.
+    ChainerMN, PyTorch (DDP, FSDP), Horovod and mpi4py; of a program for one device it shows the
+    lines to edit.
     Nothing of it is run. Exit code 0: nothing sure or likely; 1: found; 2: cannot be read.
     A line that is right as it is: `# allhands: ok RULE`.
     """
@@ -31,7 +34,9 @@ def check(
             typer.echo(f"allhands: {sentence}", err=True)
         raise typer.Exit(EXIT_WRONG_USE)
     if as_json:
-        typer.echo(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(answer.as_dict(), indent=2))
     else:
+        with suppress(AttributeError):  # code that this terminal cannot show: \u4e26
+            sys.stdout.reconfigure(errors="backslashreplace")
         migrate.say(answer, Console(highlight=False, soft_wrap=False))
     raise typer.Exit(answer.exit_code)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allhands.migrate.facts import Facts
-from allhands.migrate.naming import MANAGERS
+from allhands.migrate.naming import MANAGERS, STARTED_BY
 from allhands.migrate.rule import SEVERITIES, Rule, frameworks
 from allhands.migrate.rules import RULES
 from allhands.migrate.sources import Script, UnreadableScript, parse, paths_in, read
@@ -56,6 +56,7 @@ class Checked:
     unread: tuple[str, ...]
     frameworks: tuple[str, ...]  # what makes the program parallel; empty: it has no ranks yet
     silenced: int
+    started_by: str = ""  # a framework that makes the ranks itself: Lightning, Accelerate
 
     def of(self, *severities: str) -> list[Finding]:
         """The findings of these severities."""
@@ -73,6 +74,7 @@ class Checked:
         return {
             "files": [str(path) for path in self.files],
             "parallel_by": list(self.frameworks),
+            "started_by": self.started_by,
             "counts": {each: len(self.of(each)) for each in SEVERITIES},
             "silenced": self.silenced,
             "findings": [each.as_dict() for each in self.findings],
@@ -117,21 +119,45 @@ def facts_of(script: Script) -> Facts:
 
 def judge(scripts: list[Script], facts: list[Facts], unread: list[str]) -> Checked:
     """All rules over all files; a name that stands in one file is known in all."""
+    alone = programs_of_their_own(facts)
     mentions = set().union(*(each.mentions for each in facts))
     imports = set().union(*(each.project_imports for each in facts))
     for each in facts:
         each.project, each.project_imports = mentions, imports
     parallel = frameworks(facts[0]) if facts else set()
     managed = bool(facts) and facts[0].uses(*MANAGERS)
+    started = {name for module, name in STARTED_BY.items() if facts and facts[0].uses(module)}
     findings, silenced = [], 0
     for script, fact in zip(scripts, facts, strict=True):
-        for finding, last in _found(script, fact, parallel, managed):
+        for finding, last in () if fact in alone else _found(script, fact, parallel, managed):
+            if started and finding.rule.serial:
+                continue
             if script.silences(finding.line, last, finding.rule.rule_id):
                 silenced += 1
             else:
                 findings.append(finding)
     files = tuple(script.path for script in scripts)
-    return Checked(files, tuple(findings), tuple(unread), tuple(sorted(parallel)), silenced)
+    by = tuple(sorted(parallel))
+    return Checked(
+        files, tuple(findings), tuple(unread), by, silenced, " and ".join(sorted(started))
+    )
+
+
+def programs_of_their_own(facts: list[Facts]) -> list[Facts]:
+    """Programs for one device among others that have ranks: they need nothing of this."""
+    for each in facts:
+        each.project = each.mentions
+    with_ranks = {Path(each.path).stem for each in facts if frameworks(each)}
+    words = {
+        each.path: {word for name in each.project_imports for word in name.split(".")}
+        for each in facts
+    }
+    return [
+        each
+        for each in facts
+        if with_ranks and each.has_main and not frameworks(each)
+        if not with_ranks & words[each.path]
+    ]
 
 
 def _found(

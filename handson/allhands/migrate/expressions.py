@@ -11,32 +11,27 @@ from dataclasses import replace
 
 from allhands.migrate import naming
 from allhands.migrate.facts import NOTHING, UNKNOWN, Call, Condition, Facts, Loop, Setting, Value
+from allhands.migrate.meaning import (
+    as_test,
+    by_name,
+    compare,
+    flipped,
+    is_property,
+    last_name,
+    of_variable,
+    part_of,
+    settled,
+    source_of,
+    with_name,
+)
 
 ENVIRONMENTS = {"os.environ", "environ"}
 SAME_THING = {  # methods that give back what they were called on
     *("to", "cuda", "cpu", "half", "float", "double", "train", "eval", "to_gpu", "to_cpu"),
     *("to_device", "to_chx", "requires_grad_", "apply", "compile", "bfloat16"),
+    *("clone", "detach", "contiguous"),
 }
 STARTERS = {"spawn", "start_processes", "Process", "Thread", "run", "launch", "notebook_launcher"}
-
-
-def source_of(node: ast.AST | None) -> str:
-    """A short source of an expression: `model.module`, `rank == 0`; "" if it is long."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        inner = source_of(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    if isinstance(node, (ast.Compare, ast.UnaryOp, ast.BoolOp)):
-        return ast.unparse(node)[:80]
-    return ""
-
-
-def last_name(node: ast.AST | None) -> str:
-    """`step` of `self.optimizer.step`; "" if it has no name."""
-    if isinstance(node, ast.Call):
-        return last_name(node.func)
-    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 class Expressions:
@@ -47,6 +42,8 @@ class Expressions:
         self.variables: dict[str, Value] = {}  # of the module, and dotted names such as args.rank
         self.scope: dict[str, Value] = self.variables  # of the function that is followed
         self.classes: dict[str, ast.ClassDef] = {}
+        self.options: dict[str, Value] = {}  # what add_argument gives by default, if of ranks
+        self.closures: dict[ast.AST, dict[str, Value]] = {}  # the names around an inner function
         self.function = ""
         self.reached = True
         self.conditions: tuple[Condition, ...] = ()
@@ -56,7 +53,7 @@ class Expressions:
         self.targets: tuple[tuple[str, ...], ast.AST | None] = ((), None)
         self._order = 0
 
-    def follow(self, node, args, keywords, instance="", shift=0) -> Value:
+    def follow(self, node, args, keywords, instance="", spawned=False) -> Value:
         """Go through a function of the script (walk.py)."""
         raise NotImplementedError
 
@@ -84,7 +81,7 @@ class Expressions:
         owner = self.value(node.value) if isinstance(node.value, ast.Name) else NOTHING
         return f"{owner.instance}.{node.attr}" if owner.instance else source_of(node)
 
-    def assign(self, target: ast.AST, value: Value, node: ast.AST | None) -> None:
+    def assign(self, target: ast.AST, value: Value) -> None:
         """Set a target: a name, an attribute, a tuple, os.environ[...]."""
         if isinstance(target, ast.Name):
             self.assign_name(target.id, replace(value, text=target.id))
@@ -93,24 +90,15 @@ class Expressions:
             if "." in key:
                 self.assign_name(key, replace(value, text=source_of(target)))
         elif isinstance(target, ast.Starred):
-            self.assign(target.value, NOTHING, None)
+            self.assign(target.value, NOTHING)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
-            same = len(parts) == len(target.elts)
+            same = len(value.parts) == len(target.elts)
             for i, inner in enumerate(target.elts):
-                self.assign(inner, self.quiet(parts[i]) if same else _part(value), None)
+                self.assign(inner, value.parts[i] if same else part_of(value, inner))
         elif isinstance(target, ast.Subscript):
             if self.dotted(target.value) in ENVIRONMENTS:
                 self._setting(target.slice, value, target.lineno)
             self.value(target.slice)
-
-    def quiet(self, node: ast.AST) -> Value:
-        """The value of an expression that was looked at already: no call is written again."""
-        if isinstance(node, ast.Call):
-            found = [call for call in self.facts.calls if call.line == node.lineno]
-            name = last_name(node.func)
-            return Value(origins=tuple(call for call in found if call.short == name)[-1:])
-        return self.value(node) if isinstance(node, (ast.Name, ast.Constant)) else NOTHING
 
     def _setting(self, key: ast.AST, value: Value, line: int) -> None:
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -132,23 +120,60 @@ class Expressions:
             if isinstance(child, ast.expr):
                 inner = self.value(child)
                 found = Value(rank=found.rank or inner.rank, size=found.size or inner.size)
-            elif isinstance(child, ast.comprehension):
-                self.value(child.iter)
-                for test in child.ifs:
-                    self.value(test)
         return found
+
+    def _of_ListComp(self, node: ast.ListComp | ast.DictComp) -> Value:
+        kept = self.conditions
+        for each in node.generators:
+            self.value(each.iter)
+            for test in each.ifs:
+                ranks = as_test(self.value(test))
+                self.conditions += (Condition(node.lineno, source_of(test), ranks),)
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        values = [self.value(each) for each in made]
+        self.conditions = kept
+        rank = next((each.rank for each in values if each.rank), "")
+        return Value(rank=rank, size=any(each.size for each in values))
+
+    _of_SetComp = _of_GeneratorExp = _of_DictComp = _of_ListComp
 
     def _of_Constant(self, node: ast.Constant) -> Value:
         return Value(const=node.value)
 
+    def _of_Tuple(self, node: ast.Tuple | ast.List) -> Value:
+        parts = tuple(self.value(each) for each in node.elts)
+        rank = next((each.rank for each in parts if each.rank), "")
+        size, ratio = any(each.size for each in parts), any(each.ratio for each in parts)
+        return Value(rank=rank and "some", size=size, ratio=ratio, parts=parts)
+
+    _of_List = _of_Tuple
+
+    def _of_JoinedStr(self, node: ast.JoinedStr) -> Value:
+        parts = [self.value(each) for each in node.values]
+        rank = next((each.rank for each in parts if each.rank), "")
+        text = "".join(str(each.const) if each.known else "{}" for each in parts)
+        known = all(each.known for each in parts)
+        size = any(each.size for each in parts)
+        return Value(
+            rank=rank, size=size, text=text, const=text if known else UNKNOWN, as_text=True
+        )
+
+    def _of_FormattedValue(self, node: ast.FormattedValue) -> Value:
+        inner = self.value(node.value)
+        return inner if node.format_spec is None else replace(inner, const=UNKNOWN)
+
+    def _of_NamedExpr(self, node: ast.NamedExpr) -> Value:
+        value = self.value(node.value)
+        self.assign(node.target, value)
+        return value
+
     def _of_Lambda(self, node: ast.Lambda) -> Value:
-        return NOTHING
+        self.closures[node] = self.scope
+        return Value(local=node)
 
     def _of_Name(self, node: ast.Name) -> Value:
-        found = self.scope.get(node.id) or self.variables.get(node.id)
-        if found is None or found is NOTHING:
-            return _by_name(node.id)
-        return found
+        found = self.scope.get(node.id) or self.variables.get(node.id) or NOTHING
+        return with_name(found, node.id) if found != NOTHING else by_name(node.id)
 
     def _of_Attribute(self, node: ast.Attribute) -> Value:
         owner = self.value(node.value)
@@ -156,7 +181,15 @@ class Expressions:
         key = f"{owner.instance}.{node.attr}" if owner.instance else text
         known = self.variables.get(key) if key else None
         if known is not None and known != NOTHING:
-            return known
+            return with_name(known, text)
+        method = self._method(owner, node.attr)
+        if method.local is not None and is_property(method.local):
+            return self.follow(method.local, (), {}, instance=owner.instance)
+        if node.attr in self.options:
+            return replace(self.options[node.attr], text=text)
+        if node.attr == "sampler" and owner.made_by("DataLoader"):
+            makers = [call for call in owner.origins if call.short == "DataLoader"]
+            return makers[-1].arg(3, "sampler")
         if node.attr == "module":
             bare = tuple(each for each in owner.origins if each.short not in naming.DDP)
             return replace(owner, text=text, origins=bare)
@@ -173,11 +206,11 @@ class Expressions:
             return Value(size=True, text=text)
         if node.attr == "inter_rank":
             return Value(rank="some", text=text)
-        return replace(_by_name(text), text=text) if text else NOTHING
+        return replace(by_name(text), text=text) if text else NOTHING
 
     def _of_Subscript(self, node: ast.Subscript) -> Value:
         if self.dotted(node.value) in ENVIRONMENTS:
-            return _of_variable(self.value(node.slice).const)
+            return of_variable(self.value(node.slice).const)
         owner = self.value(node.value)
         cut = node.slice
         if isinstance(cut, ast.Slice):
@@ -206,8 +239,14 @@ class Expressions:
         return Value(origins=left.origins, rank=rank, size=size, ratio=ratio)
 
     def _of_BoolOp(self, node: ast.BoolOp) -> Value:
-        values = [self.value(each) for each in node.values]
-        tests = [each.test for each in values if each.test]
+        kept, values = self.conditions, []
+        for each in node.values:  # each runs only where those before it let it
+            found = self.value(each)
+            values.append(found)
+            ranks = as_test(found) if isinstance(node.op, ast.And) else flipped(as_test(found))
+            self.conditions += (Condition(node.lineno, source_of(each), ranks),)
+        self.conditions = kept
+        tests = [as_test(each) for each in values if as_test(each)]
         rank = next((each.rank for each in values if each.rank), "")
         test = tests[0] if tests and all(each == tests[0] for each in tests) else ""
         return Value(test=test or ("some" if tests else ""), rank=rank)
@@ -215,10 +254,7 @@ class Expressions:
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         inner = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            if inner.test:
-                flipped = {"first": "others", "others": "first"}.get(inner.test, inner.test)
-                return Value(test=flipped)
-            return Value(test="first" if inner.rank else "")
+            return Value(test=flipped(as_test(inner)))
         if isinstance(node.op, ast.USub) and isinstance(inner.const, (int, float)):
             return Value(const=-inner.const)
         return replace(inner, const=UNKNOWN)
@@ -226,25 +262,29 @@ class Expressions:
     def _of_IfExp(self, node: ast.IfExp) -> Value:
         test = self.value(node.test)
         kept = self.conditions
-        self.conditions = (*kept, Condition(node.lineno, source_of(node.test), test.test))
+        ranks = as_test(test)
+        self.conditions = (*kept, Condition(node.lineno, source_of(node.test), ranks))
         first = self.value(node.body)
-        flipped = {"first": "others", "others": "first"}.get(test.test, test.test)
-        other = Condition(node.lineno, source_of(node.test), flipped, branch=False)
+        other = Condition(node.lineno, source_of(node.test), flipped(ranks), branch=False)
         self.conditions = (*kept, other)
         second = self.value(node.orelse)
         self.conditions = kept
         origins = (*first.origins, *second.origins)
         if last_name(node.body) == "module":  # model.module if it is wrapped, else model
             origins = first.origins
-        rank = first.rank or second.rank or (test.test and "some")
-        return Value(origins=origins[:8], rank=rank, size=first.size or second.size)
+        rank = first.rank or second.rank or (ranks and "some")
+        size, test = first.size or second.size, first.test or second.test
+        return Value(origins=origins[:8], rank=rank, size=size, test=test)
 
     def _of_Compare(self, node: ast.Compare) -> Value:
         left = self.value(node.left)
         others = [self.value(each) for each in node.comparators]
         if len(others) != 1:
             return Value(test="some" if left.rank or any(o.rank for o in others) else "")
-        return Value(test=_compare(left, node.ops[0], others[0], node.comparators[0]))
+        const = settled(source_of(node.left), node.ops[0], left, others[0])
+        if const is not UNKNOWN:
+            return Value(const=const)
+        return Value(test=compare(left, node.ops[0], others[0], node.comparators[0]))
 
     def _of_Call(self, node: ast.Call) -> Value:
         func = node.func
@@ -264,12 +304,16 @@ class Expressions:
         if name:
             short = name.rpartition(".")[2]
         self._order += 1
+        end_line = node.end_lineno or node.lineno
         call = Call(
-            *(self._order, name or source_of(func), short, node.lineno, _end(node), args),
+            *(self._order, name or source_of(func), short, node.lineno, end_line, args),
             *(keywords, receiver, self.conditions, self.loops, self.function, self.reached),
             *(bare, self.within, targets),
         )
         self.facts.calls.append(call)
+        if call.name == "os.environ.update":
+            for name, each in keywords.items():
+                self._setting(ast.Constant(name), each, node.lineno)
         if call.name in ("os.environ.setdefault", "os.putenv") and len(node.args) > 1:
             value = replace(args[1], const=UNKNOWN) if short == "setdefault" else args[1]
             self._setting(node.args[0], value, node.lineno)
@@ -279,6 +323,8 @@ class Expressions:
     def _method(self, owner: Value, name: str) -> Value:
         """The method of a class of the script, or of its bases in the script."""
         seen: list[str] = [owner.instance] if owner.instance else []
+        if owner.text == "super()":
+            seen = list(self.facts.bases.get(owner.instance, ()))
         for each in seen:
             found = self.classes.get(each)
             if found is None:
@@ -291,20 +337,32 @@ class Expressions:
 
     def _enter(self, call: Call, called: Value, args, keywords) -> Value:
         """Follow a call into the script's own function, if it is one."""
+        if call.short == "add_argument" and call.arg(0).known:
+            default = keywords.get("default", NOTHING)
+            if default.rank or default.size:
+                name = str(call.args[-1].const).lstrip("-").replace("-", "_")
+                self.options[name] = replace(default, const=UNKNOWN, as_text=False)
         if called.local is not None:
             words = {key: value for key, value in keywords.items() if key != "**"}
             return self.follow(called.local, args, words, instance=called.instance)
         if call.short in STARTERS:
             target = keywords.get("target") or keywords.get("fn") or (args[0] if args else NOTHING)
             if isinstance(target.local, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                shift = 1 if call.short in ("spawn", "start_processes") else 0
-                return self.follow(target.local, (), {}, shift=shift)
+                spawned = call.short in ("spawn", "start_processes")
+                given = call.arg(1, "args") if spawned else keywords.get("args", NOTHING)
+                return self.follow(target.local, given.parts, {}, spawned=spawned)
         return NOTHING
 
     def _result(self, call: Call, returned: Value) -> Value:
         """What a call gives back."""
         short, receiver = call.short, call.receiver or NOTHING
         text = call.name
+        if text == "super":
+            instance = self.function.partition(".")[0]
+            return Value(instance=instance if instance in self.classes else "", text="super()")
+        named = naming.FIRST_TEST.search(short) and short.startswith(("is_", "am_", "_is"))
+        if named and not as_test(returned):
+            return Value(origins=(call,), test="first")
         if returned is not NOTHING:
             return replace(returned, origins=(*returned.origins, call)[-8:], text="")
         if short in ("get_rank", "rank", "Get_rank") or text.endswith("process_index"):
@@ -316,14 +374,15 @@ class Expressions:
         ):
             return Value(origins=(call,), size=True)
         if text in ("os.getenv", "os.environ.get", "environ.get"):
-            return _of_variable(call.arg(0).const)
+            return of_variable(call.arg(0).const)
         if short in ("int", "str", "float", "min", "max", "abs", "format"):
             rank = next((value.rank for value in call.values if value.rank), "")
             size = any(value.size for value in call.values)
-            return Value(origins=(call,), rank=rank, size=size)
-        if naming.FIRST_TEST.search(short) and short.startswith(("is_", "am_", "_is")):
-            return Value(origins=(call,), test="first")
-        rank = "some" if any(v.rank for v in (*call.values, receiver)) else ""
+            const = call.arg(0).const if short in ("int", "str") else UNKNOWN
+            return Value(origins=(call,), const=const, rank=rank, size=size)
+        rank = next((v.rank for v in (*call.values, receiver) if v.rank), "")
+        if short not in ("device", "Device"):
+            rank = rank and "some"
         asks = any(v.made_by("create_communicator") or _is_comm(v) for v in call.values)
         ratio = short in ("tensor", "as_tensor", "array", "asarray", "item", "float") and any(
             value.ratio for value in (*call.args, receiver)
@@ -335,58 +394,3 @@ class Expressions:
 
 def _is_comm(value: Value) -> bool:
     return bool(naming.COMMUNICATOR.search(value.text))
-
-
-def _end(node: ast.Call) -> int:
-    return node.end_lineno or node.lineno
-
-
-def _part(value: Value) -> Value:
-    """One of several things that a call gave back: its makers are the same, the rest is open."""
-    return Value(origins=value.origins, rank=value.rank and "some")
-
-
-def _by_name(text: str) -> Value:
-    """What a name alone says of a thing that is set nowhere in sight."""
-    if naming.LOCAL_RANK.search(text):
-        return Value(rank="local", text=text)
-    if naming.SOME_RANK.search(text):
-        return Value(rank="some", text=text)
-    if naming.SIZE.search(text):
-        return Value(size=True, text=text)
-    if naming.FIRST_TEST.search(text):
-        return Value(test="first", text=text)
-    return Value(text=text)
-
-
-def _of_variable(name: object) -> Value:
-    """The value of an environment variable."""
-    if name in naming.WORLD_RANK_VARIABLES:
-        return Value(rank="world")
-    if name in naming.LOCAL_RANK_VARIABLES:
-        return Value(rank="local")
-    return Value(size=name in naming.SIZE_VARIABLES)
-
-
-def _compare(left: Value, operator: ast.cmpop, right: Value, node: ast.AST) -> str:
-    """Which ranks does a comparison let through? "" if it is none of ranks."""
-    if not left.rank and right.rank:
-        left, right = right, left
-        swapped = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
-        operator = swapped.get(type(operator), type(operator))()
-    if not left.rank:
-        return ""
-    if isinstance(operator, (ast.In, ast.NotIn)):
-        members = [item.value for item in getattr(node, "elts", []) if hasattr(item, "value")]
-        if 0 not in members:
-            return "some"
-        return "first" if isinstance(operator, ast.In) else "others"
-    if right.const is None or right.const == -1 or isinstance(right.const, str):
-        return ""
-    if isinstance(operator, (ast.GtE, ast.Lt)) and right.const == 0:
-        return ""  # whether there are ranks at all
-    if right.const == 0:
-        return "first" if isinstance(operator, (ast.Eq, ast.LtE, ast.Is)) else "others"
-    if isinstance(operator, (ast.Lt, ast.LtE)) and right.size:
-        return ""
-    return "some"

@@ -24,6 +24,8 @@ class Value:
     is asked that gets the communicator). size: it depends on the
     number of ranks. text: its source, if it is a name. ratio: a division by what this rank counted.
     local: the function or class of this file that it is; instance: the class that it is one of.
+    parts: of a tuple, its parts. as_text: a text, such as a variable of the
+    environment: a bare `if` asks whether there is any, and not which rank this is.
     """
 
     origins: tuple[Call, ...] = ()
@@ -35,6 +37,8 @@ class Value:
     ratio: bool = False
     local: ast.AST | None = None
     instance: str = ""
+    parts: tuple[Value, ...] = ()
+    as_text: bool = False
 
     @property
     def known(self) -> bool:
@@ -51,6 +55,7 @@ NOTHING = Value()
 
 def either(first: Value, second: Value) -> Value:
     """What is known when it may be the one or the other."""
+    alike = len(first.parts) == len(second.parts)
     same = first.known and second.known and first.const == second.const
     return replace(
         second,
@@ -62,6 +67,8 @@ def either(first: Value, second: Value) -> Value:
         ratio=first.ratio or second.ratio,
         local=second.local or first.local,
         instance=second.instance or first.instance,
+        parts=tuple(map(either, first.parts, second.parts)) if alike else (),
+        as_text=first.as_text or second.as_text,
     )
 
 
@@ -174,6 +181,7 @@ class Facts:
     project_imports: set[str] = field(default_factory=set)
     reads: dict[str, int] = field(default_factory=dict)  # how often a name is read
     counted: set[str] = field(default_factory=set)  # names that are added to in loops
+    replaced: set[str] = field(default_factory=set)  # attributes that are set: sys.stdout = ...
     sharded: list[tuple[int, Value]] = field(default_factory=list)  # x[rank::size]: line, x
     scaled: bool = False  # something is multiplied or divided by the number of ranks
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the script's classes

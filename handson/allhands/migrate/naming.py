@@ -17,10 +17,16 @@ SOME_RANK = re.compile(r"(?:^|[._])(?:global_|world_|my_|mpi_|node_|proc_)?(?:ra
 LOCAL_RANK = re.compile(r"(?:^|[._])(?:local_?rank|LOCAL_RANK|intra_rank|localrank)$")
 SIZE = re.compile(r"(?:^|[._])(?:world_?size|WORLD_SIZE|n_?ranks|n_?procs|num_(?:ranks|replicas))$")
 FIRST_TEST = re.compile(
-    r"(?:^|[._])_?(?:is_?|am_?)?(?:main|master|rank_?0|rank_?zero|root|primary|first_rank"
+    r"(?:^|[._])_?(?:is_?|am_?)?(?:main|master|chief|rank_?0|rank_?zero|root|primary|first_rank"
     r"|global_zero|mainproc)(?:_?(?:process|proc|rank|node|worker|rank_?0))?$",
     re.IGNORECASE,
 )
+ONE_RANK_ONLY = re.compile(  # decorators: the function runs on one rank
+    r"rank_?(?:zero|0)|(?:main|master|chief)(?:_process)?_only|only_(?:on_)?(?:main|master|rank)"
+    r"|on_(?:local_)?main_process|run_on_(?:main|master)",
+    re.IGNORECASE,
+)
+NO_RANKS = {"dim", "ndim", "ndimension", "matrix_rank", "range", "enumerate", "argsort"}
 COMMUNICATOR = re.compile(r"(?:^|[._])(?:\w*_)?(?:comm|COMM_WORLD|communicator)\d?$")
 PART = re.compile(r"(?:inter|intra|sub|local|node|row|col|data|model|tp|dp|pp)_?(?:\w*_)?comm")
 TORCH_DISTRIBUTED = "torch.distributed"
@@ -59,10 +65,21 @@ WRAPPERS = {
     *("ZeroRedundancyOptimizer", "replicate", "DistributedOptimizer", "distributed_optimizer"),
     *("PipelineStage", "ScheduleGPipe", "Schedule1F1B", "DistributedModelParallel", "PostLocalSGD"),
 }
-MANAGERS = (  # frameworks that do most edits themselves: what seems missing may be theirs
-    *("accelerate", "pytorch_lightning", "lightning", "deepspeed", "ignite", "torch_xla", "ray"),
-    *("composer", "fairscale", "colossalai", "megatron", "transformers.Trainer", "monarch"),
-    *("torchrec", "apex", "torchx", "tensorflow", "mxnet", "byteps"),
+STARTED_BY = {  # frameworks that make the ranks, and most edits, themselves: module -> name
+    "accelerate": "Accelerate",
+    "pytorch_lightning": "Lightning",
+    "lightning": "Lightning",
+    "deepspeed": "DeepSpeed",
+    "ignite.distributed": "Ignite",
+    "composer": "Composer",
+    "colossalai": "Colossal-AI",
+    "transformers.Trainer": "transformers.Trainer",
+    "ray.train": "Ray",
+}
+MANAGERS = (  # what seems missing may be theirs
+    *STARTED_BY,
+    *("ignite", "ray", "torch_xla", "fairscale", "megatron", "monarch", "torchrec", "apex"),
+    *("torchx", "tensorflow", "mxnet", "byteps"),
 )
 SHARDERS = {
     *("DistributedSampler", "ElasticDistributedSampler", "scatter_dataset", "scatter_index"),

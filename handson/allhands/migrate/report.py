@@ -20,6 +20,7 @@ MEANING = {
     "likely": "usually wrong",
     "look": "worth a look",
 }
+COUNTED = {"sure": "sure", "likely": "likely", "look": "to look at"}
 NAMES = {
     "torch": "PyTorch (torch.distributed)",
     "chainer": "ChainerMN",
@@ -54,8 +55,8 @@ def report(answer: Checked, width: int = MOST_COLUMNS) -> str:
 def _head(answer: Checked, console: Console) -> None:
     n = len(answer.files)
     what = str(answer.files[0]) if n == 1 else f"{n} files"
-    by = ", ".join(NAMES[each] for each in answer.frameworks) or "no ranks yet"
-    console.print(Text(f"{what}: {by}", style="dim"))
+    by = ", ".join(filter(None, (*(NAMES[each] for each in answer.frameworks), answer.started_by)))
+    console.print(Text(f"{what}: {by or 'no ranks yet'}", style="dim"))
     if not answer.frameworks and answer.findings:
         _paragraph(
             console,
@@ -99,12 +100,18 @@ def _end(answer: Checked, console: Console) -> None:
     counts = {each: len(answer.of(each)) for each in SEVERITIES}
     console.print()
     if not answer.findings:
-        said = "Nothing found. That is no proof: run `allhands compare`, one rank against two."
-        if not answer.frameworks:
+        said = f"Nothing found. That is no proof: {_proof(answer)}"
+        if answer.started_by:
+            said = (
+                f"Nothing found. {answer.started_by} makes the ranks and most edits itself, and "
+                f"this check knows little of it: {_proof(answer)}"
+            )
+        elif not answer.frameworks:
             said = "Nothing found: no training with PyTorch or Chainer is in sight here."
         console.print(Text(said, style="green"))
     else:
-        parts = [f"{n} {each}" for each, n in counts.items() if n]
+        named = COUNTED if answer.frameworks else {"look": "edits to make"}
+        parts = [f"{n} {named[each]}" for each, n in counts.items() if n]
         console.print(Text(f"Found: {', '.join(parts)}.", style="bold"))
         _paragraph(console, first_step(answer))
     if answer.silenced:
@@ -118,9 +125,16 @@ def first_step(answer: Checked) -> str:
         each = grave[0]
         return (
             f"First: {each.rule.title.lower()} ({each.path.name}, {_line(each.place)}). Mend one, "
-            f"check again, and when nothing is left run `allhands compare`. A line that is right "
-            f"as it is: # allhands: ok {each.rule.rule_id}"
+            f"check again, and when nothing is left, {_proof(answer)} A line that is right as it "
+            f"is: # allhands: ok {each.rule.rule_id}"
         )
     if not answer.frameworks:
         return "First: measure this program on one device, as it is. Then make the edits in order."
-    return "Nothing that must change. Read the lines above once, and run `allhands compare`."
+    return f"Nothing that must change. Read the lines above once, and {_proof(answer)}"
+
+
+def _proof(answer: Checked) -> str:
+    """How one sees that N ranks give the answer of one."""
+    if "chainer" in answer.frameworks:
+        return "run `allhands compare`, one rank against two."
+    return "compare the losses of one rank and of two, step by step."

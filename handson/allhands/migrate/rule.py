@@ -10,15 +10,22 @@ since the walk has done the work, and it keeps silent where something is not kno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from allhands.migrate import naming
 from allhands.migrate.facts import Call, Facts, Setting
 
 TORCH_RANKS = {
     *("init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"),
-    *("DistributedSampler", "all_reduce", "init_device_mesh", "get_world_size"),
+    *("DistributedSampler", "all_reduce", "init_device_mesh", "get_world_size", "get_rank"),
 }
+HELPERS = re.compile(  # a function of another file that may make the process group
+    r"(init|set_?up).*(dist|ddp|process|parallel|backend)|(dist|ddp).*(init|set_?up)|launch",
+    re.IGNORECASE,
+)
+ONE_FIRST = re.compile(r"lock$|(?:^|_)first(?:_|$)", re.IGNORECASE)
 SEVERITIES = ("sure", "likely", "look")
 
 
@@ -49,6 +56,24 @@ class Rule:
 def at(what: Call | Setting, detail: str = "") -> Spot:
     """The spot of a call or a setting."""
     return Spot(what.line, getattr(what, "end_line", what.line), detail)
+
+
+def asks_for_ranks(call: Call) -> bool:
+    """Whether a call is made only if there are several ranks, or only if there are none."""
+    words = (word for each in call.conditions for word in re.findall(r"[\w.]+", each.text))
+    return any(naming.SIZE.search(word) or "distributed" in word for word in words)
+
+
+def one_after_the_other(call: Call) -> bool:
+    """Whether a `with` around a call lets the ranks in one by one, or one of them first."""
+    return any(ONE_FIRST.search(name) for name in call.within)
+
+
+def begun_elsewhere(facts: Facts) -> bool:
+    """Whether a function of a file that is not here may make the process group, and set devices."""
+    if facts.mentioned("init_process_group"):
+        return False
+    return any(HELPERS.search(name) for name in facts.project)
 
 
 def frameworks(facts: Facts) -> set[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from allhands.migrate.facts import Call, Facts
 from allhands.migrate.naming import MODEL_PARALLEL, REDUCTIONS, SHARDERS, WRAPPERS
-from allhands.migrate.rule import Rule, Spot, at, first
+from allhands.migrate.rule import Rule, Spot, at, first, one_after_the_other
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
 SAMPLERS = ("DistributedSampler",)
@@ -17,8 +17,6 @@ WAITS = {
     *("broadcast_object_list", "monitored_barrier", "broadcast_object"),
 }
 LAB2 = "notebook lab2_dataparallel, edit 3"
-LOCKS = ("FileLock", "lock", "zero_first", "torch_distributed_zero_first", "Lock", "SoftFileLock")
-LOCKED_WITH = {*LOCKS, "local_main_process_first", "main_process_first", "rank_zero_first"}
 
 
 def trained_on(facts: Facts, made: Call) -> bool:
@@ -33,9 +31,19 @@ def divides_by_hand(facts: Facts) -> bool:
     return bool(facts.sharded) or facts.mentioned(*SHARDERS, "IterableDataset", "Subset")
 
 
+def sampler_unused(facts: Facts) -> bool:
+    """Whether samplers are made, and no call ever gets one of them."""
+    made = set(facts.find(*SAMPLERS))
+    given = {maker for call in facts.calls for value in call.values for maker in value.origins}
+    others = SHARDERS.difference(SAMPLERS)
+    return bool(made) and not made & given and not facts.mentioned(*others, "IterableDataset")
+
+
 def no_sampler(facts: Facts) -> Iterator[Spot]:
     """All ranks read all data."""
-    if divides_by_hand(facts) or not facts.mentioned(*WRAPPERS, "DistributedOptimizer"):
+    if not facts.mentioned(*WRAPPERS, "DistributedOptimizer"):
+        return
+    if divides_by_hand(facts) and not sampler_unused(facts):
         return
     if facts.mentioned(*MODEL_PARALLEL):
         return
@@ -74,12 +82,23 @@ def shuffle_and_sampler(facts: Facts) -> Iterator[Spot]:
 def no_set_epoch(facts: Facts) -> Iterator[Spot]:
     """The sampler draws the same order in every epoch."""
     epochs = any(len(call.loops) > 1 for call in facts.find("backward"))
-    if facts.mentioned("set_epoch") or not epochs:
+    told = [call.receiver for call in facts.find("set_epoch") if call.receiver is not None]
+    if facts.mentioned("set_epoch") and not told:
         return
+    if any(not each.made_by(*SAMPLERS) for each in told) or not epochs:
+        return
+    told_samplers = {maker for each in told for maker in each.origins}
     for call in facts.find(*SAMPLERS):
-        if call.arg(3, "shuffle").const is not False:
+        if call.arg(3, "shuffle").const is not False and call not in told_samplers:
+            if told and not any(_draws(facts, loader, call) for loader in facts.find("DataLoader")):
+                continue
             yield at(call)
             return
+
+
+def _draws(facts: Facts, loader: Call, sampler: Call) -> bool:
+    """Whether a training loop goes over this loader, and this sampler says its order."""
+    return sampler in loader.arg(3, "sampler").origins and trained_on(facts, loader)
 
 
 def set_epoch_once(facts: Facts) -> Iterator[Spot]:
@@ -119,7 +138,7 @@ def downloads(facts: Facts) -> Iterator[Spot]:
     """All ranks write the same data set to disk at once."""
     for call in facts.calls:
         careful = any("exists" in each.text or each.text == "except" for each in call.conditions)
-        alone = call.ranks or LOCKED_WITH.intersection(call.within)
+        alone = call.ranks or one_after_the_other(call)
         if loads(call) and call.reached and not alone and not careful:
             yield at(call)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from allhands.migrate.facts import NOTHING, Call, Facts, Value
 from allhands.migrate.naming import DDP
-from allhands.migrate.rule import Rule, Spot, at, first
+from allhands.migrate.rule import Rule, Spot, asks_for_ranks, at, begun_elsewhere, first
 
 SET = ("set_device",)
 MOVES = ("to", "cuda", "to_gpu", "to_device")
@@ -81,6 +81,7 @@ def fixed(facts: Facts) -> Iterator[Spot]:
         if (
             not call.reached
             or call.ranks
+            or asks_for_ranks(call)
             or any("is_initialized" in c.text for c in call.conditions)
         ):
             continue
@@ -127,6 +128,8 @@ def missing(facts: Facts) -> Iterator[Spot]:
     ):
         return
     if any(setting.name == "CUDA_VISIBLE_DEVICES" for setting in facts.settings):
+        return
+    if begun_elsewhere(facts):
         return
     wraps = list(facts.find(*DDP))[:1]
     spots = [
@@ -243,8 +246,9 @@ def load_where(facts: Facts) -> Iterator[Spot]:
         return
     if any(call.arg(0, "backend").const == "gloo" for call in facts.find("init_process_group")):
         return
+    put_back = [call for call in facts.find("load_state_dict", "load_objects") if call.args]
     for call in loads:
-        if not call.ranks:
+        if not call.ranks and any(call in each.arg(0).origins for each in put_back):
             yield at(call)
 
 

@@ -1,12 +1,16 @@
 """Faults of the update: gradients that are not shared, scaled in a wrong order (rule.py)."""
 
+import re
 from collections.abc import Iterator
 
-from allhands.migrate.facts import Call, Facts
+from allhands.migrate.facts import Call, Facts, Value
 from allhands.migrate.naming import DDP, MODEL_PARALLEL, REDUCTIONS, SAME_BATCH, SHARDED, WRAPPERS
 from allhands.migrate.rule import Rule, Spot, at
 
 CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
+WRAPS = re.compile(  # a function of another file that may wrap the model
+    r"(?:^|_)(?:ddp|fsdp|wrap)|parallel(?:ize|_model)|distribute_model|prepare_model", re.IGNORECASE
+)
 LAB3 = "notebook lab3_mixedprec"
 DDP_PAGE = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 AMP_PAGE = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
@@ -23,6 +27,8 @@ def not_wrapped(facts: Facts) -> Iterator[Spot]:
     if facts.mentioned(*WRAPPERS, *MODEL_PARALLEL, *REDUCTIONS, "register_comm_hook", "reducer"):
         return
     if not facts.mentioned("init_process_group"):
+        return
+    if any(WRAPS.search(each.rpartition(".")[2]) for each in facts.imports.values()):
         return
     for call in facts.find("backward"):
         if not call.args and (call.loops or call.function):
@@ -134,14 +140,19 @@ def step_beside(facts: Facts) -> Iterator[Spot]:
         return
     for call in facts.find("step"):
         owner = call.receiver
-        if owner is None or is_scaler(call) or not _is_optimizer(owner):
+        if owner is None or is_scaler(call) or not is_optimizer(owner):
             continue
         same = _steps_of(facts, call)
+        others = [each.arg(0).text for each in same if each.short == "step" and is_scaler(each)]
+        alone = not call.loops and not call.function  # lines of a notebook, one after the other
+        if alone or (others and owner.text not in others):
+            continue  # another optimizer, whose loss is not scaled
         if any(each in same and each.together(call) for each in scaled):
             yield at(call)
 
 
-def _is_optimizer(owner) -> bool:
+def is_optimizer(owner: Value) -> bool:
+    """Whether a value is an optimizer of PyTorch, by its maker or its name."""
     return any(call.of("torch.optim") for call in owner.origins) or owner.text.lower().endswith(
         ("optimizer", "optim", "opt")
     )

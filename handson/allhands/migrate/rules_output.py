@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from allhands.migrate.facts import Call, Facts, Value
 from allhands.migrate.naming import DDP, REDUCTIONS, SAME_BATCH
-from allhands.migrate.rule import Rule, Spot, at, first
+from allhands.migrate.rule import Rule, Spot, at, first, one_after_the_other
+from allhands.migrate.rules_optimizer import is_optimizer
 
 EXTENSIONS = {
     *("LogReport", "snapshot", "snapshot_object", "PlotReport", "DumpGraph", "dump_graph"),
     *("VariableStatisticsPlot",),
 }
 SPEAKING = {"PrintReport", "ProgressBar", "PrintReportNotebook", "PrintReportCLI"}
+BARS = ("tqdm", "trange")
 WRITERS = ("SummaryWriter",)
 SAVES = {
     *("torch.save", "chainer.serializers.save_npz", "chainer.serializers.save_hdf5"),
@@ -71,7 +73,7 @@ def files(facts: Facts) -> Iterator[Spot]:
     yield from extended(facts, EXTENSIONS)
     for call in facts.calls:
         path = path_of(call)
-        if not everywhere(call) or path.rank:
+        if not everywhere(call) or path.rank or one_after_the_other(call):
             continue
         board = call.short in WRITERS and call.of("torch.utils.tensorboard", "tensorboardX")
         ranked = call.name == "wandb.init" and any(value.rank for value in call.values)
@@ -86,7 +88,14 @@ def files(facts: Facts) -> Iterator[Spot]:
 
 def speaking(facts: Facts) -> Iterator[Spot]:
     """Text of all ranks at once."""
+    if "print" in facts.replaced or "stdout" in facts.replaced:
+        return  # ranks that are not to speak have been given another print
+    if facts.mentioned("setup_for_distributed", "init_distributed_mode"):
+        return
     spots = list(extended(facts, SPEAKING))
+    for call in facts.find(*BARS):
+        if everywhere(call) and not call.given(99, "disable") and call.of("tqdm"):
+            spots.append(at(call, "one bar a rank"))
     for call in facts.find("print"):
         texts = any(value.rank or value.size for value in call.values)
         conditional = any(each.text == "except" for each in call.conditions)
@@ -127,12 +136,8 @@ def state_of_ddp(facts: Facts) -> Iterator[Spot]:
         owner = call.receiver
         if owner is not None and owner.made_by(*DDP) and not owner.text.endswith(".module"):
             saved = any(save.line <= call.line <= save.end_line for save in facts.find("save"))
-            if saved and not _is_optimizer(owner):
+            if saved and not is_optimizer(owner):
                 yield at(call)
-
-
-def _is_optimizer(owner: Value) -> bool:
-    return any(call.of("torch.optim") for call in owner.origins)
 
 
 def item_in_loop(facts: Facts) -> Iterator[Spot]:

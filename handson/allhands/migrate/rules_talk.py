@@ -5,19 +5,15 @@ from collections.abc import Iterator
 
 from allhands.migrate import naming
 from allhands.migrate.facts import Call, Condition, Facts, Setting
-from allhands.migrate.rule import Rule, Spot, at, first
+from allhands.migrate.rule import Rule, Spot, asks_for_ranks, at, begun_elsewhere, first
 
 ENVIRONMENT = re.compile(r"^env://")
 REMOVED = {"hierarchical", "two_dimensional", "single_node"}
 BUG2 = "notebook bug2_singlegpu"
-EXTENSIONS = (
+COLLECTIVE_EXTENSIONS = (
     "create_multi_node_evaluator",
     "create_multi_node_checkpointer",
     "AllreducePersistent",
-)
-HELPERS = re.compile(  # a function of another file that may make the process group
-    r"(init|set_?up).*(dist|ddp|process|parallel|backend)|(dist|ddp).*(init|set_?up)|launch",
-    re.IGNORECASE,
 )
 
 
@@ -26,6 +22,9 @@ def is_collective(call: Call) -> bool:
     grouped = "group" in call.keywords or any("group" in value.text for value in call.args)
     if grouped or call.expects_error:
         return False
+    if call.short == "state_dict" and call.receiver is not None:  # FSDP gathers it from all
+        sharded = call.receiver.made_by("FullyShardedDataParallel")
+        return sharded and not call.receiver.text.endswith(".module")
     if call.of(naming.TORCH_DISTRIBUTED):
         return call.short in naming.TORCH_COLLECTIVES and call.name.count(".") <= 3
     if call.of(naming.HOROVOD):
@@ -44,7 +43,7 @@ def is_collective(call: Call) -> bool:
             or owner.text.endswith("comm.mpi_comm")
         )
     if call.short == "extend" and owner is not None and not call.keywords.get("x"):
-        return call.arg(0).made_by(*EXTENSIONS)
+        return call.arg(0).made_by(*COLLECTIVE_EXTENSIONS)
     return False
 
 
@@ -74,6 +73,7 @@ def on_some_ranks(facts: Facts, leaves: bool) -> Iterator[Spot]:
             for other in mine
             if key_of(other) == key_of(call) and last not in other.conditions
             if last.ranks == "some"
+            or _on_the_other_side(last, other)
             or (
                 other.function == call.function and ranked_conditions(other)[-1].ranks != last.ranks
             )
@@ -81,6 +81,14 @@ def on_some_ranks(facts: Facts, leaves: bool) -> Iterator[Spot]:
         if not partners:
             where = f"line {last.line}: {last.text}"
             yield at(call, f"ranks leave in {where}" if leaves else where)
+
+
+def _on_the_other_side(condition: Condition, other: Call) -> bool:
+    """Whether a call stands in the other branch of the same condition, in whichever function."""
+    return any(
+        each.line == condition.line and each.branch != condition.branch
+        for each in ranked_conditions(other)
+    )
 
 
 def inside(facts: Facts) -> Iterator[Spot]:
@@ -96,11 +104,15 @@ def after_leaving(facts: Facts) -> Iterator[Spot]:
 def hard_coded(facts: Facts) -> Iterator[Spot]:
     """Rank or world size as a number in the program."""
     for call in facts.find("init_process_group"):
+        if asks_for_ranks(call):
+            continue
         for name, position in (("rank", 4), ("world_size", 3)):
             if call.arg(0, "backend").const == "fake":
                 break
             number = call.arg(position, name).const
             least = 0 if name == "rank" else 2  # a world of one is no mistake
+            if name == "world_size" and facts.mentioned("spawn", "start_processes"):
+                break  # the program starts so many itself
             if isinstance(number, int) and number >= least and call.reached:
                 yield at(call, f"{name}={number}")
                 break
@@ -113,7 +125,8 @@ def fixed_port(facts: Facts) -> Iterator[Spot]:
             yield at(setting, f"port {setting.value.const}")
     for call in facts.find("init_process_group"):
         method = call.arg(1, "init_method").const
-        found = re.match(r"tcp://[^:]+:(\d+)$", method) if isinstance(method, str) else None
+        method = method if isinstance(method, str) else call.arg(1, "init_method").text
+        found = re.match(r"tcp://[^:]+:(\d+)$", method)
         if found and found[1] != "0":
             yield at(call, f"port {found[1]}")
 
@@ -135,7 +148,7 @@ def init_missing(facts: Facts) -> Iterator[Spot]:
     """torch.distributed is used, and nobody has made the group."""
     if facts.mentioned("init_process_group", "init_device_mesh", "init_rpc", "fully_shard"):
         return
-    if any(HELPERS.search(name) for name in facts.project):
+    if begun_elsewhere(facts):
         return
     for call in facts.find(*naming.DDP, reached=True):
         if facts.has_main:
@@ -168,7 +181,7 @@ def no_hook(facts: Facts) -> Iterator[Spot]:
     """One rank fails, and the others wait for ever."""
     if facts.mentioned(
         *("global_except_hook", "excepthook", "Abort", "end_job_on_error", "add_hook"),
-        *("CHAINERMN_FORCE_ABORT_ON_EXCEPTION", "_add_hook_if_enabled"),
+        *("CHAINERMN_FORCE_ABORT_ON_EXCEPTION", "_add_hook", "_add_hook_if_enabled"),
     ):
         return
     if any(setting.name == "CHAINERMN_FORCE_ABORT_ON_EXCEPTION" for setting in facts.settings):

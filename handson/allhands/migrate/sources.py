@@ -118,12 +118,16 @@ def parse(text: str, name: str) -> ast.Module:
 
 def _notebook(path: Path, data: bytes) -> Script:
     try:
-        cells = json.loads(data)["cells"]
+        notebook = json.loads(data)
+        cells, said = notebook["cells"], notebook.get("metadata", {})
+        language = said.get("language_info", {}).get("name") or "python"
         codes = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableScript(
             f"{path} is no notebook of today's format (nbformat 4). Open and save it in Jupyter."
         ) from error
+    if "python" not in language.lower():
+        raise UnreadableScript(f"{path} is a notebook in {language}; this check reads Python.")
     lines: list[str] = []
     places: list[str] = []
     for number, code in enumerate(codes, start=1):

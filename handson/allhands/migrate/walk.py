@@ -11,8 +11,10 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allhands.migrate.expressions import Expressions, last_name, source_of
+from allhands.migrate import naming
+from allhands.migrate.expressions import Expressions
 from allhands.migrate.facts import NOTHING, Condition, Facts, Loop, Value, either
+from allhands.migrate.meaning import as_test, by_name, compare, flipped, last_name, source_of
 
 FOLLOW_TIMES = 3  # how often one function is followed
 MOST_DEPTH = 30
@@ -34,6 +36,7 @@ class Walker(Expressions):
     def __init__(self, path: str) -> None:
         super().__init__(Facts(path))
         self._followed: dict[ast.AST, int] = {}
+        self._results: dict[ast.AST, Value] = {}  # what a function gave back last
         self._active: list[ast.AST] = []
         self._names: dict[ast.AST, frozenset[str]] = {}
         self._methods: dict[str, list[ast.AST]] = {}
@@ -51,6 +54,7 @@ class Walker(Expressions):
                     name = alias.name if alias.asname else alias.name.split(".")[0]
                     facts.imports[alias.asname or name] = name
                     facts.project_imports.add(alias.name)
+                    facts.mentions.update(alias.name.split("."))
             elif isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (node.module or "")
                 facts.project_imports.add(module)
@@ -60,6 +64,8 @@ class Walker(Expressions):
                     facts.mentions.add(alias.name)
             elif isinstance(node, ast.Attribute):
                 facts.mentions.add(node.attr)
+                if isinstance(node.ctx, ast.Store):
+                    facts.replaced.add(node.attr)
             elif isinstance(node, ast.Name):
                 facts.mentions.add(node.id)
                 if isinstance(node.ctx, ast.Load):
@@ -99,6 +105,11 @@ class Walker(Expressions):
                         self.follow(method, (), {}, instance=node.name)
             elif node not in self._followed:
                 self.follow(node, (), {})
+        inner = True
+        while inner:  # functions in functions: what they are handed to may call them
+            inner = [each for each in self.closures if each not in self._followed]
+            for node in inner:
+                self.follow(node, (), {})
 
     # Functions
 
@@ -108,20 +119,24 @@ class Walker(Expressions):
         args: tuple[Value, ...],
         keywords: dict[str, Value],
         instance: str = "",
-        shift: int = 0,
+        spawned: bool = False,
     ) -> Value:
-        """Go through a function's body with these arguments; what it returns."""
+        """Go through a function's body with these arguments; what it returns.
+
+        spawned: it is started once for each rank, and gets its number before `args`.
+        """
         if isinstance(node, ast.ClassDef):
-            for method in node.body:
-                if isinstance(method, FunctionNode) and method.name == "__init__":
-                    self.follow(method, args, keywords, instance=node.name)
+            begin = self._method(Value(instance=node.name), "__init__").local
+            if begin is not None:
+                self.follow(begin, args, keywords, instance=node.name)
             return Value(instance=node.name)
         times = self._followed.get(node, 0)
         if node in self._active or times >= FOLLOW_TIMES or len(self._active) >= MOST_DEPTH:
-            return NOTHING
+            return self._results.get(node, NOTHING)
         self._followed[node] = times + 1
         names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
-        static = any(last_name(each) == "staticmethod" for each in node.decorator_list)
+        decorators = getattr(node, "decorator_list", ())  # a lambda has none
+        static = any(last_name(each) == "staticmethod" for each in decorators)
         inner: dict[str, Value] = {}
         if instance and names and not static:
             inner[names.pop(0)] = Value(instance=instance, text="self")
@@ -131,15 +146,27 @@ class Walker(Expressions):
         for name, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
             inner[name.arg] = self.constant(default) if default is not None else NOTHING
         inner |= {name: NOTHING for name in names if name not in inner}
-        inner |= dict(zip(names[shift:], args, strict=False))
+        if spawned and names:
+            index = names.pop(0)
+            inner[index] = Value(rank="local", text=index)
+        inner |= dict(zip(names, args, strict=False))
         inner |= {name: value for name, value in keywords.items() if name in inner}
+        for name, value in inner.items():
+            if isinstance(value.const, int) and value.const is not False:  # run(rank=0, ...)
+                inner[name] = replace(value, rank=by_name(name).rank)
         kept = self.scope, self.function, self._left, self._returned, self.conditions
-        self.scope, self.function = inner, f"{instance}.{node.name}".lstrip(".")
+        self.conditions += tuple(self._decorated(each) for each in decorators)
+        name = getattr(node, "name", "lambda")
+        self.scope, self.function = inner, f"{instance}.{name}".lstrip(".")
+        self.scope = {**self.closures.get(node, {}), **inner}
         self._left, self._returned = [], []
         loops = self.loops if self.reached else ()
         kept_loops, self.loops = self.loops, loops
         self._active.append(node)
-        self.block(node.body)
+        if isinstance(node, ast.Lambda):
+            self._returned.append(self.value(node.body))
+        else:
+            self.block(node.body)
         self._active.pop()
         found = self._returned
         self.scope, self.function, self._left, self._returned, self.conditions = kept
@@ -147,7 +174,24 @@ class Walker(Expressions):
         value = found[0] if found else NOTHING
         for each in found[1:]:
             value = either(value, each)
+        self._results[node] = value
         return value
+
+    def _decorated(self, decorator: ast.expr) -> Condition:
+        """On which ranks a decorator lets its function run, if it says so."""
+        name = last_name(decorator)
+        if naming.ONE_RANK_ONLY.search(name):
+            return Condition(decorator.lineno, f"@{name}", "first")
+        local = self.variables.get(name, NOTHING).local
+        if isinstance(local, FunctionNode) and local.args.args:
+            wrapped = local.args.args[0].arg
+            for branch in (each for each in ast.walk(local) if isinstance(each, ast.If)):
+                ranks = as_test(self.value(branch.test))
+                if _calls(branch.body, wrapped):
+                    return Condition(branch.lineno, f"@{name}", ranks)
+                if _leaves(branch.body):
+                    return Condition(branch.lineno, f"@{name}", flipped(ranks))
+        return Condition(decorator.lineno, f"@{name}")
 
     def called_in(self, node: ast.AST) -> frozenset[str]:
         """Last names of all calls in a piece of the script, and in its functions called there."""
@@ -194,6 +238,8 @@ class Walker(Expressions):
     def _FunctionDef(self, node: ast.FunctionDef) -> None:
         for decorator in node.decorator_list:
             self.value(decorator)
+        if self._active:
+            self.closures[node] = self.scope
         self.assign_name(node.name, Value(local=node, text=node.name))
 
     _AsyncFunctionDef = _FunctionDef
@@ -210,19 +256,19 @@ class Walker(Expressions):
         self.targets = tuple(source_of(target) for target in node.targets), node.value
         value = self.value(node.value)
         for target in node.targets:
-            self.assign(target, value, node.value)
+            self.assign(target, value)
 
     def _AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.targets = (source_of(node.target),), node.value
-            self.assign(node.target, self.value(node.value), node.value)
+            self.assign(node.target, self.value(node.value))
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
         before, added = self.value(node.target), self.value(node.value)
         if isinstance(node.op, (ast.Mult, ast.Div, ast.FloorDiv)) and added.size:
             self.facts.scaled = True
         mixed = either(before, added)
-        self.assign(node.target, Value(rank=mixed.rank, size=mixed.size, ratio=before.ratio), None)
+        self.assign(node.target, Value(rank=mixed.rank, size=mixed.size, ratio=before.ratio))
 
     def _Return(self, node: ast.Return) -> None:
         if node.value is not None:
@@ -230,15 +276,17 @@ class Walker(Expressions):
 
     def _If(self, node: ast.If) -> None:
         test = self.value(node.test)
-        text = source_of(node.test)
-        flipped = {"first": "others", "others": "first"}.get(test.test, test.test)
-        condition = Condition(node.lineno, text, test.test)
-        opposite = Condition(node.lineno, text, flipped, branch=False)
+        if isinstance(node.test, ast.Compare) and isinstance(test.const, bool):
+            self.block(node.body if test.const else node.orelse)
+            return
+        ranks, text = as_test(test), ast.unparse(node.test)[:80]
+        condition = Condition(node.lineno, text, ranks)
+        opposite = Condition(node.lineno, text, flipped(ranks), branch=False)
         left = self._branch(node.body, condition)
         other = self._branch(node.orelse, opposite)
-        if test.test and _leaves(node.body) and not _leaves(node.orelse):
+        if ranks and _leaves(node.body) and not _leaves(node.orelse):
             left.append(replace(opposite, leaves=True))
-        elif test.test and node.orelse and _leaves(node.orelse) and not _leaves(node.body):
+        elif ranks and node.orelse and _leaves(node.orelse) and not _leaves(node.body):
             left.append(replace(condition, leaves=True))
         gone = [*left, *other]
         self._left += gone
@@ -276,21 +324,25 @@ class Walker(Expressions):
 
     def _For(self, node: ast.For) -> None:
         over = self.value(node.iter)
-        self.assign(node.target, NOTHING, None)
+        counts = Value(origins=over.origins) if over.made_by("range", "enumerate") else NOTHING
+        self.assign(node.target, counts)
         self._looped(node, over, True)
 
     _AsyncFor = _For
 
     def _While(self, node: ast.While) -> None:
-        self.value(node.test)
+        test, kept = self.value(node.test), self.conditions
+        text = ast.unparse(node.test)[:80]
+        self.conditions = (*kept, Condition(node.lineno, text, as_test(test)))
         self._looped(node, NOTHING, False)
+        self.conditions = (*kept, *self.conditions[len(kept) + 1 :])
 
     def _With(self, node: ast.With) -> None:
         kept = self.within
         for item in node.items:
             value = self.value(item.context_expr)
             if item.optional_vars is not None:
-                self.assign(item.optional_vars, value, None)
+                self.assign(item.optional_vars, value)
             expr = item.context_expr
             name = last_name(expr.func if isinstance(expr, ast.Call) else expr)
             self.within = (*self.within, name)
@@ -309,11 +361,30 @@ class Walker(Expressions):
     _TryStar = _Try
 
     def _Match(self, node: ast.Match) -> None:
-        self.value(node.subject)
+        subject, before = self.value(node.subject), ""
         for case in node.cases:
-            self._branch(case.body, Condition(case.pattern.lineno, "case"))
+            pattern = case.pattern
+            ranks = flipped(before)
+            if isinstance(pattern, ast.MatchValue):
+                ranks = compare(subject, ast.Eq(), self.value(pattern.value), pattern.value)
+                before = before or ranks
+            text = f"case {ast.unparse(pattern)[:60]}"
+            self._branch(case.body, Condition(pattern.lineno, text, ranks))
+
+
+def _calls(body: list[ast.stmt], name: str) -> bool:
+    """Whether a function of this name is called in these statements."""
+    calls = (each for part in body for each in ast.walk(part) if isinstance(each, ast.Call))
+    return any(isinstance(each.func, ast.Name) and each.func.id == name for each in calls)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
     """Whether a branch ends the work of who comes into it, without an error."""
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Break))
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.Raise):
+        return last_name(last.exc) == "SystemExit"
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return ast.unparse(last.value.func) in ("exit", "quit", "sys.exit", "os._exit")
+    return isinstance(last, (ast.Return, ast.Continue, ast.Break))

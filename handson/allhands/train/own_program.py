@@ -30,7 +30,8 @@ from allhands.train.written import source_of
 N_FEATURES, N_HIDDEN, N_CLASSES = 64, 512, 10
 RATE, WARM_UP = 0.1, 3
 IMPORTS = (
-    "import os\n\nimport torch\nimport torch.distributed as dist\n"
+    "import os\nimport time\nfrom pathlib import Path\n\n"
+    "import torch\nimport torch.distributed as dist\n"
     "from torch.utils.data import DataLoader, DistributedSampler\n"
 )
 
@@ -144,7 +145,15 @@ class Record:
 
     @property
     def samples_per_s(self) -> float:
-        """Of all ranks together: from the median time of a step, the first three left out."""
+        """Of all ranks together: from the median time of a step, the first three left out.
+
+        ValueError, a sentence, if no step is left.
+        """
+        if len(self.times_s) <= WARM_UP:
+            raise ValueError(
+                f"A run of {len(self.times_s)} steps says nothing of its speed: the first "
+                f"{WARM_UP} are left out. Train longer."
+            )
         return self.batch_size / statistics.median(self.times_s[WARM_UP:])
 
 
