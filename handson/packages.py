@@ -21,7 +21,7 @@ LIST = Path(__file__).resolve().parent / "debian-packages.txt"
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"  # where daemons lie, often not on a person's PATH
 POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's switch: exit code 101 means "start nothing"
 APT = ("apt-get", "-o", "DPkg::Lock::Timeout=120")
-INSTALL = (*APT, "install", "-y", "--no-install-recommends")
+INSTALL = ("install", "-y", "--no-install-recommends")
 
 Package = collections.namedtuple("Package", "name program why")
 
@@ -69,13 +69,25 @@ def no_service_starts(policy=POLICY):
 
 
 def install(names, run=subprocess.call):
-    """Whether apt-get could install them; if not at once, it fetches its lists anew before."""
+    """Whether apt-get could install them; if not at once, it fetches its lists anew before.
+
+    If one cannot be had here, the others are installed all the same.
+    """
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    line = [*INSTALL, *names]
-    if run(line, env=environment) == 0:
+
+    def apt(*words):
+        return run([*APT, *words], env=environment) == 0
+
+    if apt(*INSTALL, *names):
         return True
     print("packages: apt-get's lists may be old; they are fetched anew.", flush=True)
-    return run([*APT, "update"], env=environment) == 0 and run(line, env=environment) == 0
+    if not apt("update"):
+        return False
+    if apt(*INSTALL, *names):
+        return True
+    print("packages: not all can be had together; now each for itself.", flush=True)
+    good = [apt(*INSTALL, name) for name in names]
+    return all(good)
 
 
 def main(arguments=None):
@@ -96,9 +108,12 @@ def main(arguments=None):
         print("packages: to install them, run: sudo make packages", flush=True)
         return 1
     with no_service_starts():
-        installed = install(names)
-    if not installed or missing(lacking):
-        print("packages: apt-get could not install them; its lines above say why.", file=sys.stderr)
+        install(names)
+    left = missing(lacking)
+    if left:
+        names = ", ".join(each.name for each in left)
+        said = f"packages: apt-get could not install {names}; its lines above say why."
+        print(said, file=sys.stderr)
         return 1
     print(f"packages: installed {', '.join(names)}.")
     return 0

@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 # Before NumPy and PyTorch are imported, and inherited by every child process. Two threads a process
@@ -63,8 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def shared_set_up(nodeid: str) -> str:
-    """What a test shares its set-up with: the runs of one lab's notebook, or else its file."""
+    """What a test shares its set-up with: a lab's notebook, the box of jobs, or else its file."""
     file = nodeid.split("::")[0]
+    if file.startswith("tests/box/jobs/"):
+        return "tests/box/jobs"
     lab = re.search(r"test_(?:nbgrader|nbval)\.py::.*\[(\w+)\]$", nodeid)
     return f"{file}[{lab[1]}]" if lab and lab[1] in COURSE.labs() else file
 
@@ -79,6 +82,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return shared_set_up(nodeid)
 
     return BySetUp(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.fixture(scope="session")
+def required() -> Callable[[object, str], None]:
+    """required(is_here, reason): skip where a need is missing; with CI=true, fail.
+
+    So a CI cannot pass because half of its tests had nothing to run on.
+    """
+
+    def demand(is_here: object, reason: str) -> None:
+        if not is_here:
+            on_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+            (pytest.fail if on_ci else pytest.skip)(reason)
+
+    return demand
 
 
 class Processes:

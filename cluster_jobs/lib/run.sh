@@ -31,6 +31,7 @@ endings=()
 at_end() { endings+=("$1"); }
 ended() {    # the exit code; `submit --wait` reads it in the note
     local ending
+    trap '' TERM INT HUP    # nothing cuts the end off
     for ending in "${endings[@]}"; do eval "$ending"; done
     [ "$1" = again ] || note ALLHANDS_ENDED "$1"
 }

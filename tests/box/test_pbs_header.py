@@ -67,6 +67,35 @@ def test_directives_end_at_the_first_command():
     assert read("#QQ -q one\n#PBS -q two\n", ["-C", "#QQ", "a.sh"]).queue == "one"
 
 
+def test_a_backslash_continues_a_directive_and_nothing_else():
+    assert read("#PBS -l wall\\\ntime=7\n", ["a.sh"]).walltime_s == 7
+    assert read("# a comment \\\n#PBS -q one\n", ["a.sh"]).queue == "one"
+    assert read("#PBS -q one\\ \n#PBS -q two\n", ["a.sh"]).queue == "two", "a space follows it"
+
+
+@pytest.mark.parametrize("end", ["\r\n", " \t\n", "\n \t\r\n"])
+def test_white_space_at_a_lines_end_does_not_count(end: str):
+    job = read(f"#!/bin/sh{end}\t#PBS\t-q\tone{end}#PBS -l walltime=1:00{end}true{end}", ["a.sh"])
+    assert (job.queue, job.walltime_s) == ("one", 60)
+
+
+@pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\udcff"])
+def test_a_line_ends_where_the_shell_ends_it(mark: str):
+    """Python's splitlines knows eight more ends, after which a directive would begin."""
+    assert read(f"# note{mark}#PBS -q two\n#PBS -q one\n", ["a.sh"]).queue == "one"
+    assert read(f"# note{mark}true\n#PBS -q one\n", ["a.sh"]).queue == "one"
+
+
+def test_what_looks_like_a_directive_in_a_here_document_is_text():
+    text = "#PBS -q one\ncat > next.sh << EOF\n#PBS -q two\n#PBS -Y\nEOF\n"
+    assert read(text, ["a.sh"]).queue == "one"
+
+
+def test_a_directive_may_be_long():
+    value = "x" * 2**16
+    assert read(f"#PBS -v A={value}\n", ["a.sh"]).variables == {"A": value}
+
+
 def test_options_may_stand_with_their_value_and_together():
     job = read("", ["-qgpu", "-zh", "-Vlwalltime=2:03", "-Wblock=true", "a.sh"])
     assert (job.queue, job.silent, job.hold, job.block) == ("gpu", True, True, True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from allhands.box import pbs
+from allhands.box import pbs, pbs_stat, pbs_table
 from allhands.box.pbs_header import PbsError, read
 from allhands.box.pbs_mom import Part, node_file, tasks_per_host
 from allhands.box.pbs_spool import JobId, fields, without_slurm
@@ -48,6 +48,79 @@ def test_pairs_of_scontrol_may_hold_spaces():
         "Command": "/a b/c.sh",
         "StdOut": "/x=y",
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "users", "names"),
+    [
+        ("-f 7", "f", "", "7"),
+        ("-fx 7.ctl 8", "fx", "", "7.ctl 8"),
+        ("7 -f 8", "f", "", "7 8"),
+        ("-u me", "", "me", ""),
+        ("-ume,you@host gpu", "", "me you", "gpu"),
+        ("-n1 -s", "n1s", "", ""),
+        ("-anu me -t", "ant", "me", ""),
+        ("-Q -f gpu", "Qf", "", "gpu"),
+    ],
+)
+def test_qstats_options_may_stand_together(words, flags, users, names):
+    assert pbs_stat.asked(words.split()) == (set(flags), set(users.split()), names.split())
+
+
+def test_what_the_stand_in_does_not_show_is_a_sentence_and_the_rest_an_error():
+    with pytest.raises(PbsError, match=r"the stand-in for PBS cannot do -q .* qstat -Q"):
+        pbs_stat.asked(["-q"])
+    with pytest.raises(PbsError, match="invalid option -- 'z'"):
+        pbs_stat.asked(["-az"])
+    with pytest.raises(PbsError, match="requires an argument -- 'u'"):
+        pbs_stat.asked(["-u"])
+
+
+def seen(parts: list[tuple[int, int]], state: str = "R", **slurm: str) -> pbs_stat.Seen:
+    note = {
+        "name": "a_name_of_many_letters",
+        "owner": "me@ctl",
+        "queue": "gpu",
+        "walltime_s": 5400,
+        "parts": [{"count": count, "ncpus": ncpus} for count, ncpus in parts],
+        "comment": "",
+    }
+    return pbs_stat.Seen(JobId(7), Path(), note, state, slurm, None)
+
+
+def test_the_alternate_table_has_a_row_under_its_head():
+    """Two chunks of 4 cores and one of 1, on two hosts; an hour and a half, and 26 h of it ran."""
+    job = seen([(2, 4), (1, 1)], NodeList="n[1-2]", RunTime="1-02:03:04", Reason="None")
+    how = {"hosts": True, "why": False, "one_line": False}
+    head = pbs_table.alternate_head(wide=False).splitlines()
+    row, hosts = pbs_table.alternate_lines(job, wide=False, **how)
+    assert " ".join(row.split()) == "7.ctl me gpu a_name_of* -- 3 9 -- 01:30 R 26:03"
+    assert hosts == "   n1/0*4+n1/1*4+n2/0"
+    assert len(row) == len(head[-1])
+    assert [row[at : at + 2] for at in (head[-2].index("S Time"), 0)] == ["R ", "7."]
+    wide, *_ = pbs_table.alternate_lines(job, wide=True, **how)
+    assert len(wide) == len(pbs_table.alternate_head(wide=True).splitlines()[-1])
+    waits = seen([(1, 1)], "Q", NodeList="(null)", Reason="Resources")
+    (line,) = pbs_table.alternate_lines(waits, wide=False, hosts=True, why=True, one_line=True)
+    assert line.endswith("01:30 Q    --   --   Not Running: Resources")
+
+
+def test_hosts_in_slurms_short_form_are_spelt_out():
+    names = pbs_table.host_names("n[1-3,7],ctl,gpu-[08-11]")
+    assert names == ["n1", "n2", "n3", "n7", "ctl", "gpu-08", "gpu-09", "gpu-10", "gpu-11"]
+    assert pbs_table.host_names("(null)") == []
+
+
+def test_the_parts_of_an_array_are_counted_in_its_steps():
+    assert list(pbs_stat.indices("0-8:3%2")) == [0, 3, 6]
+    assert list(pbs_stat.indices("2-4")) == [2, 3, 4]
+
+
+def test_a_script_and_its_variables_are_for_their_owner_and_keep_every_byte(tmp_path: Path):
+    raw = bytes(range(256)) + "二十四\r\n".encode()
+    pbs.write_private(tmp_path / "script", raw.decode(*pbs.AS_IT_IS))
+    assert (tmp_path / "script").read_bytes() == raw
+    assert (tmp_path / "script").stat().st_mode & 0o077 == 0
 
 
 def test_nothing_of_slurm_is_left_in_an_environment():

@@ -70,19 +70,19 @@ def test_no_service_starts_and_a_machine_s_own_policy_stays(tmp_path):
     [
         ([0], ["install"], True),
         ([100, 0, 0], ["install", "update", "install"], True),
-        ([100, 0, 100], ["install", "update", "install"], False),
+        ([100, 0, 100, 0, 100], ["install", "update", "install", "slurmd", "munge"], False),
         ([100, 1], ["install", "update"], False),
     ],
 )
-def test_lists_are_fetched_anew_only_if_they_did_not_do(codes, asked, good):
+def test_lists_are_fetched_anew_if_they_did_not_do_and_then_each_is_tried_alone(codes, asked, good):
     called, left = [], list(codes)
 
     def run(words, env):
         assert env["DEBIAN_FRONTEND"] == "noninteractive"
-        called.append(words[3])
+        called.append(words[-1] if words[3] == "install" and len(words) == 7 else words[3])
         return left.pop(0)
 
-    assert packages.install(["slurmd"], run) is good
+    assert packages.install(["slurmd", "munge"], run) is good
     assert called == asked
 
 
@@ -113,4 +113,15 @@ def test_ci_run_installs_them_before_the_tests():
     (first,) = [n for n, line in enumerate(lines) if "handson/packages.py" in line]
     (tests,) = [n for n, line in enumerate(lines) if "make test" in line]
     assert first < tests
+    (export,) = [n for n, line in enumerate(lines) if line == 'export CI="${CI:-true}"']
+    assert export < tests, "what is missing is a failure, and not skipped"
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_where_a_need_is_missing_tests_skip_and_on_ci_they_fail(required, monkeypatch):
+    skipped, failed = pytest.skip.Exception, pytest.fail.Exception
+    for on_ci, outcome in {"": skipped, "0": skipped, "false": skipped, "true": failed}.items():
+        monkeypatch.setenv("CI", on_ci)
+        required(True, "is here")
+        with pytest.raises(outcome, match=r"^needs it$"):
+            required(False, "needs it")

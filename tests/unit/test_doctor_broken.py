@@ -29,15 +29,8 @@ from allhands.doctor import probes
 from allhands.doctor.machine import Machine
 
 
-def required(condition: bool, reason: str) -> None:
-    """Skip with the reason; where tests must not be skipped (CI), fail with it."""
-    if not condition:
-        on_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-        (pytest.fail if on_ci else pytest.skip)(reason)
-
-
 @pytest.fixture(scope="module")
-def namespaces() -> None:
+def namespaces(required) -> None:
     unshare = shutil.which("unshare")
     command = [unshare or "unshare", "-m", "-u", "-n", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     able = unshare is not None and subprocess.run(command, capture_output=True).returncode == 0
@@ -97,7 +90,7 @@ def mend(folder: Path, one: Broken, usual: set[str]) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("one", ENVIRONMENT.values(), ids=ENVIRONMENT)
-def test_what_is_broken_by_its_environment_is_named_and_mended(one, tmp_path, usual):
+def test_what_is_broken_by_its_environment_is_named_and_mended(one, tmp_path, usual, required):
     if one.name == "threads":
         required(Machine().cores() > 1, "needs two cores: on one, threads cost nothing")
     before = mend(tmp_path, one, usual)
@@ -118,7 +111,7 @@ def test_ranks_that_do_not_find_each_other_are_named_and_mended(one, tmp_path, r
     assert set(before) - {one.name} <= {"MPI"}  # without room, MPI does not start
 
 
-def test_a_slurm_whose_server_is_gone_is_named_within_its_time(tmp_path, usual):
+def test_a_slurm_whose_server_is_gone_is_named_within_its_time(tmp_path, usual, required):
     """The real client of Slurm; nothing listens on the port of its server."""
     required(shutil.which("sinfo") is not None, "needs Slurm's client (Debian: slurm-client)")
     lines = "ClusterName=x\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nNodeName=n1\n"

@@ -67,7 +67,12 @@ def served(tmp_path):
         with open(log, "w") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "allhands.kit.serve", "--run", str(run), *options],
-                env={**os.environ, "TMPDIR": str(local), "JUPYTER_PORT": "1"},
+                env={
+                    **os.environ,
+                    "TMPDIR": str(local),
+                    "JUPYTER_PORT": "1",
+                    "JUPYTER_TOKEN": "own",
+                },
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
@@ -89,16 +94,17 @@ def served(tmp_path):
 def only_the_token_opens(served: Served) -> None:
     token, place = served.token, served.place
     assert place.status() == 403
-    assert place.status("wrong") == 403
+    assert place.status("wrong") == place.status("own") == 403
     assert place.status(token) == 200
     secrets = [served.run, *served.run.rglob("*"), *served.local.rglob("*")]
     assert [path for path in secrets if mode(path) & 0o077] == []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:  # it has ended meanwhile
+            process = Path("/proc", pid)
+            seen = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:  # it has ended meanwhile, or is another's
             continue
-        assert token.encode() not in words
+        assert token.encode() not in seen
     assert str(served.run / "connect.txt") in served.log.read_text()
 
 
@@ -193,3 +199,22 @@ def test_a_server_that_answers_to_anybody_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reach.Place, "status", lambda self, token="": 200)
     with pytest.raises(reach.Refusal, match="403 and 200"):
         serve.ready(reach.Place(), tmp_path, type("Server", (), {"pid": 7}), "secret")
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(reach.tempfile, "tempdir", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
+    monkeypatch.setattr(serve, "write_private", full)
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    umask = os.umask(0o022)
+    try:
+        assert serve.main(["--run", str(tmp_path / "run")]) == 1
+    finally:
+        os.umask(umask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert "No space left on device" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()

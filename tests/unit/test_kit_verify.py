@@ -2,24 +2,27 @@
 
 import dataclasses
 import itertools
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell
 from sample_course import COURSE as SAMPLE
 
 from allhands import config
 from allhands.grade import source
 from allhands.grade.notebook import Grader
-from allhands.kit import verify
+from allhands.kit import verify, verify_run
 from allhands.kit.verify_report import Case, Part, Report
 from allhands.labs import COURSE
 
 GOOD = Part("lab", "cells", (Case("one"), Case("two")), 1.0)
 
 
-def report(*parts: Part, not_begun: tuple[str, ...] = ()) -> Report:
-    return Report({"machine": "m"}, "cpu", "Level: CPU.", list(parts), list(not_begun))
+def report(*parts: Part, not_done: tuple[str, ...] = ()) -> Report:
+    return Report({"machine": "m"}, "cpu", "Level: CPU.", list(parts), list(not_done))
 
 
 def test_a_changed_output_is_a_difference_in_all_three_files(tmp_path, monkeypatch):
@@ -57,6 +60,39 @@ def test_a_changed_output_is_a_difference_in_all_three_files(tmp_path, monkeypat
     assert len(list(suites.iter("failure"))) == 1
 
 
+def test_a_kernel_that_dies_is_named_at_once_and_a_hanging_cell_when_the_time_is_over(tmp_path):
+    """Cells: one is right, in one the kernel ends, the next has none. Then one that never ends."""
+    said = nbformat.v4.new_output("stream", text="so\n")
+    texts = ("print('so')", "import os; os._exit(3)", "print('so')", "while True: pass")
+    sources = [new_code_cell(text, outputs=[said], execution_count=1) for text in texts]
+    for name, chosen in (("dies", sources[:3]), ("hangs", [sources[0], sources[3]])):
+        notebook = nbformat.v4.new_notebook(cells=chosen)
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+        (tmp_path / name).mkdir()
+        nbformat.write(notebook, tmp_path / name / "a.ipynb")
+    died = verify.nbval("lab", tmp_path / "dies", limit_s=verify.CELL_TIMEOUT_S / 2)
+    assert [bool(case.trouble) for case in died.cases] == [False, True, True]
+    assert "The kernel died while this cell ran" in died.cases[1].trouble
+    hung = verify.nbval("lab", tmp_path / "hangs", limit_s=5.0)
+    assert hung.troubles[-1].trouble.startswith("It was stopped after 5 s")
+    assert not hung.good
+
+
+def test_what_a_stopped_step_has_started_ends_with_it(tmp_path, processes):
+    text = """if True:
+        import os, subprocess, sys, time
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        open("pid.part", "w").write(str(child.pid))
+        os.replace("pid.part", "pid")
+        time.sleep(600)
+        """
+    assert "time was over" in verify_run.run(["-c", text], 3.0, tmp_path)
+    child, end_s = int((tmp_path / "pid").read_text()), time.monotonic() + 30
+    while processes.is_running(child) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert processes.end([child]) == []
+
+
 @pytest.mark.parametrize(
     ("found", "good"),
     [
@@ -66,7 +102,7 @@ def test_a_changed_output_is_a_difference_in_all_three_files(tmp_path, monkeypat
         (report(GOOD, Part("lab", "gpu", (Case("a", left_out="no GPU"),), 0.0)), False),
         (report(Part("lab", "gpu", (Case("a", left_out="no GPU"), Case("b")), 0.0)), True),
         (report(Part("lab", "cells", (Case("a", trouble="broken"), Case("b")), 0.0)), False),
-        (report(GOOD, not_begun=("lab2 (cells)",)), False),
+        (report(GOOD, not_done=("lab2: cells",)), False),
     ],
 )
 def test_right_is_what_ran_and_did_not_fail(found, good, tmp_path):
@@ -106,13 +142,24 @@ def test_level_gpu_without_one_is_refused_with_a_report(tmp_path, monkeypatch, c
     assert "There are: sample" in capsys.readouterr().err
 
 
-def test_what_is_not_begun_in_time_is_named(tmp_path):
+def test_a_job_that_is_killed_has_named_what_it_did_not_do(tmp_path):
+    """The report is written before each part too: then what waits is in it."""
+
+    def killed(left_s: float) -> Part:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify.verify(report(), iter([("lab1: cells", killed)]), tmp_path, stop_after_s=60)
+    assert "Not all is right: lab1: cells" in (tmp_path / "report.txt").read_text()
+
+
+def test_what_is_not_done_in_time_is_named(tmp_path):
     def never(left_s: float) -> Part:
         raise AssertionError("it was begun")
 
-    found = verify.verify(report(), iter([("lab1 (cells)", never)]), tmp_path, stop_after_s=-1)
-    assert found.not_begun == ["lab1 (cells)"]
-    assert "lab1 (cells)" in (tmp_path / "report.txt").read_text()
+    found = verify.verify(report(), iter([("lab1: cells", never)]), tmp_path, stop_after_s=-1)
+    assert found.not_done == ["lab1: cells"]
+    assert "lab1: cells" in (tmp_path / "report.txt").read_text()
 
 
 def test_a_step_passes_fails_with_its_last_lines_or_is_left_out(tmp_path):
@@ -123,6 +170,8 @@ def test_a_step_passes_fails_with_its_last_lines_or_is_left_out(tmp_path):
     assert passed.good
     two = verify.step(dataclasses.replace(plain, n_gpus=2), 1, tmp_path, limit_s=60)
     assert two.left_out[0].left_out == "it needs 2 GPUs, and here is 1"
+    assert report(GOOD, two).verdict == "All that ran is right; left out: lab: a step."
+    assert not report(GOOD, dataclasses.replace(two, beyond=False)).good
     endless = dataclasses.replace(plain, words=("-c", "while True: pass"))
     assert "time was over" in verify.step(endless, 1, tmp_path, limit_s=0.2).troubles[0].trouble
 
@@ -144,8 +193,8 @@ def test_the_gpu_level_trains_every_preset_for_gpus_of_every_lab(tmp_path):
 def test_at_level_gpu_a_lab_s_steps_follow_its_notebook_and_the_marked_tests_end_it(tmp_path):
     grader = type("Grader", (), {"course": COURSE})
     at = {n: [what for what, _ in planned(grader, tmp_path, n)] for n in (0, 1)}
-    assert at[0] == ["lab1_seq2seq (cells)", "lab1_seq2seq (exercises)"]
-    assert at[1] == [*at[0], "lab1_seq2seq (trains lab1_gpu)", "all (tests marked gpu)"]
+    assert at[0] == ["lab1_seq2seq: cells (nbval)", "lab1_seq2seq: exercises"]
+    assert at[1] == [*at[0], "lab1_seq2seq: trains lab1_gpu", "all: tests marked gpu"]
 
 
 def planned(grader, folder, n_gpus):

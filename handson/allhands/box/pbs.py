@@ -42,6 +42,7 @@ OBJECTIONS = (
 NEVER = re.compile(r"configuration is not available|Node count|More processors|exceeds|Too many")
 SLURM_TIME_EXTRA_S = 30  # Slurm's own limit is in minutes and only stands behind ours
 BLOCK_POLL_S = 0.1
+AS_IT_IS = ("utf-8", "surrogateescape")  # a script may hold any bytes, and keeps them
 
 
 # ---- qsub ----
@@ -51,17 +52,16 @@ def qsub(argv: Sequence[str]) -> int:
     script = script_of(argv)
     text = ""
     if script == "-":
-        text = sys.stdin.read()
+        text = sys.stdin.buffer.read().decode(*AS_IT_IS)
     elif script is not None:
         try:
-            text = Path(script).read_text()
+            text = Path(script).read_bytes().decode(*AS_IT_IS)
         except IsADirectoryError:
             raise PbsError("qsub: script not a file", 1) from None
         except OSError as error:
             raise PbsError(f"qsub: script file:: {error.strerror}", 1) from None
     job = read(text, argv, os.environ)
     spool = Spool.here("qsub")
-    spool.write_commands()
     job_id = submit(spool, job, text)
     if not job.silent:
         print(job_id, flush=True)
@@ -70,12 +70,12 @@ def qsub(argv: Sequence[str]) -> int:
 
 def submit(spool: Spool, job: PbsJob, script: str) -> JobId:
     """Hand the job to Slurm."""
-    queue = job.queue or default_queue(spool)
-    folder = spool.folder / "jobs" / f"of.{os.getpid()}.{time.monotonic_ns()}"
-    folder.mkdir(parents=True)
-    (folder / "script.SC").write_text(script)
-    (folder / "script.SC").chmod(0o700)
+    queue = (job.queue or "").partition("@")[0] or default_queue(spool)  # queue@server
     asked = sbatch_words(spool, job, queue)
+    folder = spool.folder / "jobs" / f"of.{os.getpid()}.{time.monotonic_ns()}"
+    folder.mkdir()
+    write_private(folder / "script.SC", script)
+    write_private(folder / "variables.json", json.dumps(job_variables(job)))
     start = shlex.join([sys.executable, "-m", "allhands.box.pbs_mom", str(folder)])
     batch = f"#!/bin/sh\nexec {start}\n"
     note = {
@@ -93,7 +93,6 @@ def submit(spool: Spool, job: PbsJob, script: str) -> JobId:
         "array": job.array,
         "account": job.account,
         "submitter": submitter(),
-        "variables": job_variables(job),
         "comment": "",
     }
     (folder / "job.json").write_text(json.dumps(note, indent=1))
@@ -111,6 +110,12 @@ def submit(spool: Spool, job: PbsJob, script: str) -> JobId:
     job_id = JobId(int(ran.stdout.split(";")[0]), "" if job.array else None)
     (folder.parent / str(job_id.number)).symlink_to(folder.name)
     return job_id
+
+
+def write_private(path: Path, text: str) -> None:
+    """What others must not read: a script and its variables may hold a password."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode(*AS_IT_IS))
 
 
 def sbatch_words(spool: Spool, job: PbsJob, queue: str) -> list[str]:
@@ -136,7 +141,7 @@ def sbatch_words(spool: Spool, job: PbsJob, queue: str) -> list[str]:
     if job.begin:
         asked.append(f"--begin={begin(job.begin)}")
     if job.dependencies:
-        asked += [f"--dependency={dependency(job)}", "--kill-on-invalid-dep=yes"]
+        asked += [f"--dependency={dependency(spool, job)}", "--kill-on-invalid-dep=yes"]
     asked.append("--requeue" if job.rerunable else "--no-requeue")
     return asked + outputs(job)
 
@@ -160,12 +165,14 @@ def default_queue(spool: Spool) -> str:
     raise PbsError("qsub: No default queue specified", words.NO_DEFAULT_QUEUE)
 
 
-def dependency(job: PbsJob) -> str:
+def dependency(spool: Spool, job: PbsJob) -> str:
     """In Slurm's form. An array's own Exit_status is 0, whatever its parts say: `afterok` runs."""
     found = []
     for kind, jobs in job.dependencies:
         for text in jobs:
             other = JobId.of(text, "qsub")
+            if not spool.knows(other):  # Slurm would take it for a job that has ended well
+                raise PbsError("qsub: Invalid Job Dependency", words.BAD_DEPENDENCY)
             kind_here = "afterany" if other.index == "" and kind == "afterok" else kind
             found.append(f"{words.DEPENDENCIES[kind_here]}:{other.slurm}")
     return ",".join(found)

@@ -24,6 +24,7 @@ from allhands.box.pbs_words import OPTIONS, PbsError, matches
 __all__ = ["Chunk", "PbsError", "PbsJob", "read", "script_of"]
 
 Pairs = list[tuple[str, str]]
+WHITE = " \t\r\v\f"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -73,12 +74,20 @@ def command_line(argv: Sequence[str]) -> tuple[Pairs, list[str]]:
 
 
 def directives(text: str, prefix: str = "#PBS") -> Iterator[str]:
-    """What follows the prefix in each directive; a backslash at a line's end continues it."""
-    for line in text.replace("\\\n", " ").splitlines():
-        line = line.strip(" \t")
-        if prefix and line.startswith(prefix):
-            yield line[len(prefix) :].strip()
-        elif line and line[0] not in "#:":
+    """What follows the prefix in each directive; a backslash at a line's end continues it.
+
+    Only a line feed ends a line. A carriage return is white space here, as it is for qsub: it is
+    the shell that stumbles over it.
+    """
+    lines = iter(text.split("\n"))
+    for line in lines:
+        found = line.strip(WHITE)
+        if prefix and found.startswith(prefix):
+            while line.endswith("\\"):
+                line = next(lines, "")
+                found = found[:-1] + line.rstrip(WHITE)
+            yield found[len(prefix) :].strip(WHITE)
+        elif found and found[0] != "#" and line[0] != ":":
             return
 
 

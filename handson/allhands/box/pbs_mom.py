@@ -62,9 +62,14 @@ def node_file(hosts: Sequence[str], tasks: Sequence[int], parts: Sequence[Part])
 
 
 def variables(
-    job: Mapping, job_id: JobId, aux: Path, scratch: Path, bin_folder: Path
+    job: Mapping,
+    given: Mapping[str, str],
+    job_id: JobId,
+    aux: Path,
+    scratch: Path,
+    bin_folder: Path,
 ) -> dict[str, str]:
-    """The environment of the job script."""
+    """The environment of the job script. given: the variables of -v and -V."""
     user = pwd.getpwuid(os.getuid())
     threads = str(job["parts"][0]["threads"])
     environ = {
@@ -74,7 +79,7 @@ def variables(
         "SHELL": user.pw_shell,
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         **job["submitter"],
-        **job["variables"],
+        **given,
         "PBS_ENVIRONMENT": "PBS_BATCH",
         "PBS_JOBCOOKIE": secrets.token_hex(16).upper(),
         "PBS_JOBDIR": user.pw_dir,
@@ -148,7 +153,9 @@ def shell_words(job: Mapping, folder: Path, bin_folder: Path) -> list[str]:
 
 def main(folder: Path) -> int:
     spool = Spool.here("pbs_mom")
-    job = json.loads((folder / "job.json").read_text())
+    job, given = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("job", "variables")
+    )
     number = int(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ["SLURM_JOB_ID"])
     job_id = JobId(number, os.environ.get("SLURM_ARRAY_TASK_ID"))
     hosts = spool.slurm("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).stdout
@@ -159,7 +166,7 @@ def main(folder: Path) -> int:
     (aux / f"{job_id}.slurm").write_text(os.environ["SLURM_JOB_ID"])
     job["submitter"]["PBS_O_QUEUE"] = job["queue"]
     scratch = spool.folder / "tmp" / f"pbs.{job_id}"
-    environ = variables(job, job_id, aux, scratch, bin_folder)
+    environ = variables(job, given, job_id, aux, scratch, bin_folder)
     if job["umask"] is not None:
         os.umask(job["umask"])
     with own_files(scratch, [aux / str(job_id), aux / f"{job_id}.slurm"]):

@@ -7,6 +7,7 @@ A job's id is `<number>.ctl`, of an array `<number>[].ctl`, of its parts `<numbe
 """
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ from pathlib import Path
 from allhands.box.pbs_words import UNKNOWN_JOB, PbsError
 
 SERVER = "ctl"
-PARTS = ("bin", "jobs", "aux", "tmp")
+PARTS = ("jobs", "aux", "tmp")
 COMMANDS = ("qsub", "qstat", "qdel", "pbs_tmrsh")
 
 
@@ -64,17 +65,39 @@ class Spool:
                 1,
             )
         spool = cls(Path(conf).parent / "pbs", Path(conf))
-        for folder in (spool.folder, *(spool.folder / part for part in PARTS)):
+        try:
+            if not (spool.folder / PARTS[-1]).exists():
+                spool.make()
+        except PermissionError:
+            raise PbsError(
+                f"{command}: the stand-in for PBS has no folder yet in this box, and only "
+                "root can make it: run qstat once as root.",
+                1,
+            ) from None
+        return spool
+
+    def make(self) -> None:
+        """The folders: every user of the box has jobs, and nobody may change another's commands."""
+        for name, mode in (("", 0o755), ("bin", 0o755), *((part, 0o1777) for part in PARTS)):
+            folder = self.folder / name
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
-                folder.chmod(0o1777)  # every user of the box has jobs
-        return spool
+                folder.chmod(mode)  # whatever the umask says
+            if name == "bin":
+                self.write_commands()
+
+    def knows(self, job: JobId) -> bool:
+        return (self.folder / "jobs" / str(job.number)).is_dir()
 
     def job(self, job: JobId, command: str) -> Path:
         folder = self.folder / "jobs" / str(job.number)
-        if not folder.is_dir():
+        if not self.knows(job):
             raise PbsError(f"{command}: Unknown Job Id {job}", UNKNOWN_JOB)
         return folder
+
+    def note(self, job: JobId, command: str) -> dict:
+        """What qsub wrote down of the job."""
+        return json.loads((self.job(job, command) / "job.json").read_text())
 
     def write_commands(self) -> None:
         """The commands for jobs: they know their Slurm, although a job does not see SLURM_CONF."""

@@ -1,14 +1,14 @@
 """What do qstat and qdel of the PBS stand-in say and do? Slurm's state, in PBS's words."""
 
-import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from allhands.box import pbs_queues, pbs_table
 from allhands.box.pbs_spool import SERVER, JobId, Spool, fields
-from allhands.box.pbs_words import HAS_FINISHED, UNKNOWN_QUEUE, PbsError
+from allhands.box.pbs_words import HAS_FINISHED, NOT_ALLOWED, UNKNOWN_QUEUE, PbsError, clock
 
 # Slurm's state of a job, and PBS's letter. What is not here has ended: F.
 STATES = {
@@ -16,12 +16,12 @@ STATES = {
     **{"COMPLETING": "E", "SUSPENDED": "S"},
 }
 HELD = {"JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied"}
-JOB_HEAD = f"""\
-{"Job id":<17} {"Name":<16} {"User":<16}  {"Time Use":>8} S Queue
-{"-" * 16}  {"-" * 16} {"-" * 16}  {"-" * 8} - -----"""
-QUEUE_COLUMNS = {  # and their widths
-    **{"Max": 5, "Tot": 5, "Ena": 3, "Str": 3, "Que": 5},
-    **{"Run": 5, "Hld": 5, "Wat": 5, "Trn": 5, "Ext": 5},
+ALTERNATE = set("aiHrns1w")  # each asks for the alternate table
+KNOWN = ALTERNATE | set("fxtQ")
+NOT_SHOWN = {
+    **{"q": "limits of queues; qstat -Q shows the queues", "B": "the server"},
+    **{"F": "another form of -f", "T": "estimated starts", "J": "arrays alone", "p": "per cent"},
+    **{"G": "sizes in gigabytes", "M": "sizes in megawords", "E": "another order"},
 }
 
 
@@ -36,11 +36,21 @@ class Seen:
     slurm: Mapping[str, str]
     exit_status: int | None
 
+    @property
+    def comment(self) -> str:
+        """Why it waits, or where it runs."""
+        if self.note["comment"]:
+            return self.note["comment"]
+        reason = self.slurm.get("Reason", "None")
+        if self.state in "QH":
+            return f"Not Running: {reason}" if reason != "None" else ""
+        return f"Job run on {self.slurm.get('NodeList', '')}" if self.state in "RE" else ""
+
 
 def look(spool: Spool, job: JobId, command: str) -> Seen:
     """Raises PbsError if there is no such job."""
     folder = spool.job(job, command)
-    note = json.loads((folder / "job.json").read_text())
+    note = spool.note(job, command)
     lines = spool.slurm("scontrol", "--oneliner", "show", "job", job.slurm).stdout.splitlines()
     parts = [fields(line) for line in lines if line.startswith("JobId=")]
     ended = folder / f"ended{f'.{job.index}' if job.index else ''}"
@@ -71,52 +81,104 @@ def alive(spool: Spool, job: JobId) -> bool:
 
 
 def qstat(argv: Sequence[str]) -> int:
-    """qstat [-f] [-x or -H] [JOB...]; qstat -Q [-f] [QUEUE...]."""
-    flags = {letter for word in argv if word.startswith("-") for letter in word[1:]}
-    names = [word for word in argv if not word.startswith("-")]
-    if unknown := sorted(flags - set("fxHQ")):
-        raise PbsError(f"qstat: invalid option -- '{unknown[0]}'", 2)
+    """qstat [-x] [-t] [-f] [-a -i -r -H -n -s -1 -w] [-u USERS] [JOB or QUEUE...], qstat -Q."""
+    flags, users, names = asked(argv)
     spool = Spool.here("qstat")
     if "Q" in flags:
-        return queues(spool, names, full="f" in flags)
-    if names:
-        jobs = [JobId.of(name, "qstat") for name in names]
-    else:
-        numbers = (spool.folder / "jobs").glob("[0-9]*")
-        jobs = [JobId(number) for number in sorted(int(path.name) for path in numbers)]
-    code, head = 0, True
-    for job in jobs:
+        return pbs_queues.show(spool, names, full="f" in flags)
+    code, shown = 0, []
+    for job, is_named in wanted(spool, names):
         try:
-            seen = look(spool, job, "qstat")
-            if seen.state == "F" and not flags & {"x", "H"}:
-                if not names:
-                    continue
-                raise PbsError(
-                    f"qstat: {seen.job} Job has finished, use -x or -H to obtain historical job "
-                    "information",
-                    HAS_FINISHED,
-                )
+            shown += [each for each in look_into(spool, job, flags) if chosen(each, flags, users)]
         except PbsError as error:
-            print(error, file=sys.stderr)
-            code = error.code
-            continue
+            if is_named:
+                print(error, file=sys.stderr)
+                code = error.code
+    alternate = flags & ALTERNATE or users
+    if shown and "f" not in flags:
+        print(pbs_table.alternate_head("w" in flags) if alternate else pbs_table.SHORT_HEAD)
+    for seen in shown:
         if "f" in flags:
             print("\n".join(full(seen)) + "\n")
+        elif alternate:
+            hosts, why = "n" in flags, "s" in flags
+            how = {"wide": "w" in flags, "hosts": hosts, "why": why, "one_line": "1" in flags}
+            print("\n".join(pbs_table.alternate_lines(seen, **how)))
         else:
-            if head:
-                print(JOB_HEAD)
-            print(line(seen))
-            head = False
+            print(pbs_table.short_line(seen))
     return code
 
 
-def line(seen: Seen) -> str:
-    user = seen.note["owner"].partition("@")[0]
-    used = seen.slurm.get("RunTime", "0") if seen.state in "REF" else "0"
-    return (
-        f"{seen.job!s:<17} {seen.note['name'][:16]:<16} {user[:16]:<16}  {used:>8} {seen.state} "
-        f"{seen.note['queue']}"
-    )
+def asked(argv: Sequence[str]) -> tuple[set[str], set[str], list[str]]:
+    """(letters, users of -u, jobs and queues), in any order. Raises PbsError."""
+    flags: set[str] = set()
+    users: set[str] = set()
+    names: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            names.append(word)
+        letters = word[1:] if word.startswith("-") else ""
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter in NOT_SHOWN:
+                raise PbsError(
+                    f"qstat: the stand-in for PBS cannot do -{letter} ({NOT_SHOWN[letter]}).", 1
+                )
+            if letter == "u":
+                if not letters and not words:
+                    raise PbsError("qstat: option requires an argument -- 'u'", 2)
+                users |= {name.partition("@")[0] for name in (letters or words.pop(0)).split(",")}
+                letters = ""
+            elif letter in KNOWN:
+                flags.add(letter)
+            else:
+                raise PbsError(f"qstat: invalid option -- '{letter}'", 2)
+    return flags, users, names
+
+
+def wanted(spool: Spool, names: Sequence[str]) -> Iterator[tuple[JobId, bool]]:
+    """The jobs of these names (ids, or queues; none: all), and whether its id was among them."""
+    numbers = sorted(int(path.name) for path in (spool.folder / "jobs").glob("[0-9]*"))
+    for name in names or [""]:
+        if name[:1].isdigit():
+            yield JobId.of(name, "qstat"), True
+            continue
+        queue = name.partition("@")[0]
+        if queue and queue not in pbs_queues.partitions(spool):
+            raise PbsError(f"qstat: Unknown queue {name}", UNKNOWN_QUEUE)
+        for number in numbers:
+            if not queue or spool.note(JobId(number), "qstat")["queue"] == queue:
+                yield JobId(number), False
+
+
+def look_into(spool: Spool, job: JobId, flags: set[str]) -> Iterator[Seen]:
+    """The job, and with -t the parts of an array. Raises PbsError if it has ended, but with -x."""
+    seen = look(spool, job, "qstat")
+    if seen.state == "F" and not flags & {"x", "H"}:
+        raise PbsError(
+            f"qstat: {seen.job} Job has finished, use -x or -H to obtain historical job "
+            "information",
+            HAS_FINISHED,
+        )
+    yield seen
+    if "t" in flags and seen.job.index == "":
+        for index in indices(seen.note["array"]):
+            yield look(spool, JobId(seen.job.number, str(index)), "qstat")
+
+
+def indices(array: str) -> range:
+    """Those of -J: "0-8:2%3" has 0, 2, 4, 6 and 8."""
+    first, last, step = re.match(r"(\d+)-(\d+)(?::(\d+))?", array).groups()
+    return range(int(first), int(last) + 1, int(step or 1))
+
+
+def chosen(seen: Seen, flags: set[str], users: set[str]) -> bool:
+    """-u, -i (does not run), -r (runs), -H (has ended)."""
+    states = {"i": "QHWT", "r": "RSEB", "H": "FX"}
+    letters = "".join(states[flag] for flag in flags & set(states))
+    return (not users or pbs_table.user(seen) in users) and (not letters or seen.state in letters)
 
 
 def full(seen: Seen) -> Iterator[str]:
@@ -128,7 +190,6 @@ def full(seen: Seen) -> Iterator[str]:
         f"{part['count']}:ncpus={part['ncpus']}:mpiprocs={part['mpiprocs']}"
         for part in note["parts"]
     ]
-    hosts = slurm.get("NodeList", "")
     attributes = {
         "Job_Name": note["name"],
         "Job_Owner": note["owner"],
@@ -138,12 +199,12 @@ def full(seen: Seen) -> Iterator[str]:
         "server": SERVER,
         "Account_Name": note["account"],
         "array": "True" if note["array"] else None,
-        "Error_Path": f"{SERVER}:{slurm.get('StdErr', '')}",
-        "exec_host": hosts if hosts != "(null)" else None,
-        "Output_Path": f"{SERVER}:{slurm.get('StdOut', '')}",
+        "Error_Path": path_of(slurm.get("StdErr", "")),
+        "exec_host": pbs_table.exec_host(seen),
+        "Output_Path": path_of(slurm.get("StdOut", "")),
         "Resource_List.select": "+".join(chunks),
         "Resource_List.walltime": None if limit_s is None else clock(limit_s),
-        "comment": comment(seen),
+        "comment": seen.comment,
         "Exit_status": seen.exit_status,
     }
     yield from (
@@ -151,59 +212,9 @@ def full(seen: Seen) -> Iterator[str]:
     )
 
 
-def comment(seen: Seen) -> str:
-    if seen.note["comment"]:
-        return seen.note["comment"]
-    reason = seen.slurm.get("Reason", "None")
-    if seen.state in "QH":
-        return f"Not Running: {reason}" if reason != "None" else ""
-    return f"Job run on {seen.slurm.get('NodeList', '')}" if seen.state in "RE" else ""
-
-
-def clock(seconds: int) -> str:
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-def queues(spool: Spool, names: Sequence[str], *, full: bool) -> int:
-    """qstat -Q: a line a queue, or with -f its attributes."""
-    lines = spool.slurm("scontrol", "--oneliner", "show", "partition").stdout.splitlines()
-    known = {queue["PartitionName"]: queue for queue in map(fields, lines)}
-    names = [name.partition("@")[0] for name in names]
-    for name in names:
-        if name not in known:
-            raise PbsError(f"qstat: Unknown queue {name}", UNKNOWN_QUEUE)
-    jobs = spool.slurm("squeue", "--noheader", "--format=%P %T").stdout.splitlines()
-    if not full:
-        print(queue_line("Queue", QUEUE_COLUMNS, "Type"))
-        print(queue_line("-" * 16, ["-" * width for width in QUEUE_COLUMNS.values()], "----"))
-    for name in names or known:
-        total = sum(line.split()[0] == name for line in jobs)
-        runs = jobs.count(f"{name} RUNNING")
-        if full:
-            print("\n".join(queue_attributes(name, known[name], total)) + "\n")
-        else:
-            counts = (0, total, "yes", "yes", total - runs, runs, 0, 0, 0, 0)
-            print(queue_line(name, counts, "Exec"))
-    return 0
-
-
-def queue_line(name: str, cells: Iterable[object], kind: str) -> str:
-    widths = QUEUE_COLUMNS.values()
-    row = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-    return f"{name[:16]:<16} {' '.join(row)} {kind}"
-
-
-def queue_attributes(name: str, queue: Mapping[str, str], total: int) -> Iterator[str]:
-    yield f"Queue: {name}"
-    yield "    queue_type = Execution"
-    yield f"    total_jobs = {total}"
-    if limit := re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", queue.get("MaxTime", "")):
-        days, hours, minutes, seconds = (int(part or 0) for part in limit.groups())
-        longest_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        yield f"    resources_max.walltime = {clock(longest_s)}"
-    yield f"    resources_max.nodect = {queue['TotalNodes']}"
-    yield "    enabled = True"
-    yield "    started = True"
+def path_of(text: str) -> str:
+    """host:path; of a whole array Slurm shows the greatest number where the index belongs."""
+    return f"{SERVER}:{text.replace(str(2**32 - 2), '^array_index^')}"
 
 
 # ---- qdel ----
@@ -224,7 +235,8 @@ def qdel(argv: Sequence[str]) -> int:
             seen = look(spool, JobId.of(name, "qdel"), "qdel")
             if seen.state == "F":
                 raise PbsError(f"qdel: Job has finished {seen.job}", HAS_FINISHED)
-            spool.slurm("scancel", "--quiet", seen.job.slurm)
+            if spool.slurm("scancel", seen.job.slurm).returncode != 0:
+                raise PbsError(f"qdel: Unauthorized Request  {seen.job}", NOT_ALLOWED)
         except PbsError as error:
             print(error, file=sys.stderr)
             code = error.code

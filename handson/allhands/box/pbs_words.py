@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 # The error numbers of OpenPBS that a user meets. A command exits with the number modulo 256.
-UNKNOWN_JOB, UNDEFINED, BAD_VALUE, UNKNOWN_QUEUE = 15001, 15002, 15014, 15018
+UNKNOWN_JOB, UNDEFINED, NOT_ALLOWED, BAD_VALUE, UNKNOWN_QUEUE = 15001, 15002, 15007, 15014, 15018
 UNKNOWN_RESOURCE, TOO_MUCH, NO_DEFAULT_QUEUE = 15035, 15036, 15037
 BAD_DEPENDENCY, NOT_IN_SELECT, NOT_WITH_SELECT = 15056, 15108, 15109
 HAS_FINISHED = 15139
@@ -188,3 +188,7 @@ def seconds(text: str) -> int:
     for part in text.partition(".")[0].split(":"):
         total = 60 * total + int(part)
     return total
+
+
+def clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

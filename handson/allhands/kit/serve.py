@@ -7,7 +7,8 @@ What it does, in this order:
 
 1. It makes two private folders (mode 0700) for all that JupyterLab writes for itself: --run, and a
    short path on this node's own disk, for sockets. Kernels are reached through sockets there too.
-2. It makes a token, and gives it to JupyterLab in the environment. It is in no argument and no log.
+2. It makes a token, and gives it to JupyterLab in a private file there. It is in no argument, in no
+   log and in no environment: kernels and terminals inherit that, and jobs that are sent from them.
 3. JupyterLab listens where --listen says (`reach.WAYS`), and never on all addresses.
 4. Is the answer 403 without the token, and 200 with it? If not, it ends again.
 5. It writes --run/connect.txt (mode 0600): the ssh line and the address. The log gets its path.
@@ -53,14 +54,15 @@ POLITE_S = 15  # what JupyterLab gets to end its kernels
 PR_SET_PDEATHSIG = 1
 
 
-def environment(run: Path, local: Path, token: str, base: Mapping[str, str]) -> dict[str, str]:
+def environment(run: Path, local: Path, secret: Path, base: Mapping[str, str]) -> dict[str, str]:
     """As `start.environment`; what JupyterLab keeps lies in the two folders, nothing in the home.
 
-    So a person's own settings (an empty token, say) do not count here.
+    So a person's own settings (an empty token, say) do not count here. secret: the token's file.
     """
-    kept = {name: value for name, value in base.items() if name != "JUPYTER_PORT"}
+    kept = {k: v for k, v in base.items() if k not in ("JUPYTER_PORT", "JUPYTER_TOKEN")}
     return {
-        **start.environment(token, kept),
+        **start.environment(kept),
+        "JUPYTER_TOKEN_FILE": str(secret),
         "JUPYTER_CONFIG_DIR": str(run / "config"),
         "JUPYTER_DATA_DIR": str(run / "data"),
         "JUPYTER_RUNTIME_DIR": str(local),
@@ -154,10 +156,11 @@ def serve(asked: argparse.Namespace, page: str, told: list[int]) -> int:
     local = local_folder()
     try:
         place = place_for(asked.listen, local)
-        run = private_folder(asked.run)
+        run, secret = private_folder(asked.run), local / "token"
+        write_private(secret, token)
         server = subprocess.Popen(
             command(place, page, 60 * asked.idle),
-            env=environment(run, local, token, os.environ),
+            env=environment(run, local, secret, os.environ),
             cwd=start.PROJECT,
             stdin=subprocess.DEVNULL,
             preexec_fn=end_with_parent,
@@ -226,6 +229,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Refusal as refusal:
         say(str(refusal))
         return 2
+    except OSError as error:  # a full disk, say
+        say(f"JupyterLab was ended, and its folders removed: {error}.")
+        return 1
 
 
 if __name__ == "__main__":

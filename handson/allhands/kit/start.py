@@ -49,15 +49,14 @@ def free_port(first: int, n_ports: int = N_PORTS) -> int:
     )
 
 
-def environment(token: str, base: Mapping[str, str]) -> dict[str, str]:
-    """What JupyterLab and its kernels see. The token is here: command lines are public."""
+def environment(base: Mapping[str, str]) -> dict[str, str]:
+    """What JupyterLab and its kernels see, but for the token."""
     paths = [str(SETTINGS), *filter(None, [base.get("JUPYTER_CONFIG_PATH")])]
     programs = [str(Path(sys.executable).parent), base.get("PATH", "")]
     return {
         **dict.fromkeys(ONE_THREAD, "1"),
         **base,
         "JUPYTER_CONFIG_PATH": os.pathsep.join(paths),
-        "JUPYTER_TOKEN": token,
         "PATH": os.pathsep.join(programs),
     }
 
@@ -128,7 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
     print("Ctrl-C stops it.", flush=True)
     line = command(page, port, browser=browser, root_user=is_root())
-    return _run(line, environment(token, os.environ))
+    # Not as an argument: command lines are public.
+    return _run(line, {**environment(os.environ), "JUPYTER_TOKEN": token})
 
 
 def _run(line: list[str], variables: dict[str, str]) -> int:

@@ -9,7 +9,7 @@ then it is graded. At level gpu (ALLHANDS_LEVEL=gpu in all that is started) each
 GPUs train for one epoch (`GPU_STEPS`), and the tests marked `gpu` run. Without a GPU the report
 says that the GPU level was not run.
 
-Exit codes: 0 all that was asked for is right; 1 something is not, or was not begun before
+Exit codes: 0 all that was asked for is right; 1 something is not, or was not done before
 --stop-after; 2 refused: level gpu without a GPU, or no such lab.
 """
 
@@ -30,13 +30,13 @@ from allhands.grade import source
 from allhands.grade.notebook import Grader
 from allhands.kit import tour
 from allhands.kit.verify_report import Case, Part, Report, plain
+from allhands.kit.verify_run import TOO_LATE, run
 from allhands.labs import COURSE, Course
 
 OUT = Path("build/verify")
 PROJECT = COURSE.labs_file.parents[1]
 CELL_TIMEOUT_S = 600
 VERSIONS = ("allhands", "chainer", "numpy", "cupy-cuda12x", "torch", "mpi4py", "mpich")
-LAST_LINES = 30  # of a command that failed
 
 # Asked in a process of its own: who has opened a GPU keeps a part of it.
 ASK_TORCH = """
@@ -61,7 +61,8 @@ class Step:
 
 def _trains(lab: str, preset: str, *more: str, n_gpus: int = 1) -> Step:
     words = ("-m", "allhands.cli", "train", preset, "--out", "{run}", "--set", "epochs=1", *more)
-    return Step(lab, f"trains {preset}", words, n_gpus)
+    ranks = f", {more[-1]} ranks" if "--ranks" in more else ""
+    return Step(lab, f"trains {preset}{ranks}".replace(" 1 ranks", " 1 rank"), words, n_gpus)
 
 
 GPU_STEPS = (
@@ -128,8 +129,14 @@ def level_here(asked: str, gpus: list[str]) -> tuple[str, str]:
 def cells(stem: str, course: Course, folder: Path, limit_s: float) -> Part:
     """Run the solved notebook under nbval, in a folder of its own."""
     source.write(source.solved_notebook(stem, course), folder / f"{stem}.ipynb")
+    return nbval(stem, folder, limit_s)
+
+
+def nbval(stem: str, folder: Path, limit_s: float) -> Part:
+    """Run the notebook in `folder`, and compare its stored outputs."""
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # not this project's
-    options = ["--nbval-lax", f"--nbval-cell-timeout={CELL_TIMEOUT_S}", str(folder)]
+    options = ["-p", "allhands.kit.verify_kernel", "--nbval-lax"]
+    options += [f"--nbval-cell-timeout={CELL_TIMEOUT_S}", str(folder)]
     return _pytest(stem, "cells (nbval)", options, folder, limit_s)
 
 
@@ -143,10 +150,12 @@ def _pytest(lab: str, what: str, options: list[str], folder: Path, limit_s: floa
     """Run pytest; its cases are those of its JUnit file, or one that says why there is none."""
     begun_s = time.monotonic()
     result = folder / "cases.xml"
+    result.unlink(missing_ok=True)  # of an earlier run
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={result}", *options]
     trouble = run(words, limit_s, PROJECT if lab == "all" else folder)
     found = tuple(cases_of(ET.parse(result).getroot())) if result.exists() else ()
-    if trouble and not any(case.trouble for case in found):
+    known = any(case.trouble for case in found)
+    if trouble and (not known or trouble.startswith(TOO_LATE)):
         found = (*found, Case("pytest", trouble=trouble))
     return Part(lab, what, found, time.monotonic() - begun_s)
 
@@ -154,6 +163,8 @@ def _pytest(lab: str, what: str, options: list[str], folder: Path, limit_s: floa
 def cases_of(junit: ET.Element) -> Iterator[Case]:
     """The cases of pytest's JUnit file; a cell of nbval is called by its number."""
     for case in junit.iter("testcase"):
+        if not case.get("name"):  # it ran when pytest was interrupted
+            continue
         bad = next(
             (case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None
         )
@@ -188,29 +199,7 @@ def step(each: Step, n_gpus: int, folder: Path, limit_s: float) -> Part:
         words = [word.replace("{run}", str(folder / "run")) for word in each.words]
         case = Case(each.what, trouble=run(words, limit_s, PROJECT))
     seconds = time.monotonic() - begun_s
-    return Part(each.lab, each.what, (case,), seconds)
-
-
-def run(words: list[str], limit_s: float, folder: Path) -> str:
-    """Run this Python with `words`; why it is not good (its last lines), or nothing."""
-    try:
-        ran = subprocess.run(
-            [sys.executable, *words],
-            cwd=folder,
-            env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=limit_s,
-        )
-    except subprocess.TimeoutExpired as late:
-        return f"It was stopped after {late.timeout:.0f} s: the time was over."
-    if ran.returncode == 0:
-        return ""
-    last = plain(ran.stdout).splitlines()[-LAST_LINES:]
-    return "\n".join([f"It ended with exit code {ran.returncode}.", *last])
+    return Part(each.lab, each.what, (case,), seconds, beyond=n_gpus < each.n_gpus)
 
 
 # ---- all of it ----
@@ -225,14 +214,14 @@ def planned(
     course = grader.course
     for stem in stems:
         folder = _folder(out, stem)
-        yield f"{stem} (cells)", lambda s, f=folder, stem=stem: cells(stem, course, f, s)
-        yield f"{stem} (exercises)", lambda s, stem=stem: grading(stem, grader, out)
+        yield f"{stem}: cells (nbval)", lambda s, f=folder, stem=stem: cells(stem, course, f, s)
+        yield f"{stem}: exercises", lambda s, stem=stem: grading(stem, grader, out)
         for number, each in enumerate(steps if n_gpus else ()):
             if each.lab == stem:
                 folder = _folder(out, f"{stem}_{number}")
-                yield f"{stem} ({each.what})", lambda s, e=each, f=folder: step(e, n_gpus, f, s)
+                yield f"{stem}: {each.what}", lambda s, e=each, f=folder: step(e, n_gpus, f, s)
     if n_gpus:
-        yield "all (tests marked gpu)", lambda s: gpu_tests(_folder(out, "gpu_tests"), s)
+        yield "all: tests marked gpu", lambda s: gpu_tests(_folder(out, "gpu_tests"), s)
 
 
 def _folder(out: Path, name: str) -> Path:
@@ -244,18 +233,19 @@ def _folder(out: Path, name: str) -> Path:
 def verify(report: Report, parts: Iterator[Planned], out: Path, stop_after_s: float) -> Report:
     """Run the parts one after the other; write the report into `out` after each."""
     end_s = time.monotonic() + stop_after_s
+    waiting = list(parts)
+    report.not_done = [what for what, _ in waiting]  # if the job is killed, the report says so
     report.write(out)
-    for what, begin in parts:
+    for what, begin in waiting:
         left_s = end_s - time.monotonic()
         if left_s <= 0:
-            report.not_begun.append(what)
-            continue
+            break
         part = begin(left_s)
         report.parts.append(part)
+        report.not_done.remove(what)
         report.write(out)
         said = "right" if part.good else "NOT right"
         print(f"{what}: {said}, {part.n_run} ran ({part.seconds:.0f} s)", flush=True)
-    report.write(out)
     return report
 
 

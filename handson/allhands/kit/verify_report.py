@@ -35,6 +35,7 @@ class Part:
     """What ran as one: a notebook's cells, its exercises, a lab's GPU preset, the tests for GPUs.
 
     points: (reached, all) where there are points. page: a file beside the report that shows more.
+    beyond: it needs more than this machine has, so that it is not wrong if nothing of it ran.
     """
 
     lab: str
@@ -43,6 +44,7 @@ class Part:
     seconds: float
     points: tuple[float, float] | None = None
     page: str = ""
+    beyond: bool = False
 
     @property
     def troubles(self) -> list[Case]:
@@ -55,7 +57,7 @@ class Part:
     @property
     def good(self) -> bool:
         """Nothing failed, and something ran."""
-        return not self.troubles and len(self.left_out) < len(self.cases)
+        return not self.troubles and (self.n_run > 0 or self.beyond)
 
     @property
     def n_run(self) -> int:
@@ -70,18 +72,19 @@ class Report:
     level: str
     said: str
     parts: list[Part] = field(default_factory=list)
-    not_begun: list[str] = field(default_factory=list)
+    not_done: list[str] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
-        return bool(self.parts) and all(part.good for part in self.parts) and not self.not_begun
+        return bool(self.parts) and all(part.good for part in self.parts) and not self.not_done
 
     @property
     def verdict(self) -> str:
         if self.good:
-            return "All that ran is right."
-        bad = [f"{part.lab} ({part.what})" for part in self.parts if not part.good]
-        return "Not all is right: " + ", ".join([*bad, *self.not_begun] or ["nothing ran"]) + "."
+            beyond = [f"{part.lab}: {part.what}" for part in self.parts if part.beyond]
+            return "All that ran is right" + "; left out: " * bool(beyond) + ", ".join(beyond) + "."
+        bad = [f"{part.lab}: {part.what}" for part in self.parts if not part.good]
+        return "Not all is right: " + ", ".join([*bad, *self.not_done] or ["nothing ran"]) + "."
 
     def write(self, folder: Path) -> None:
         """Write the three files into `folder`."""
@@ -102,14 +105,14 @@ def text(report: Report) -> str:
     """The report as lines: the machine, a table, and what is not right."""
     lines = [report.said, report.verdict, ""]
     lines += [f"{name:<17} {fact}" for name, fact in report.machine.items()]
-    lines += ["", f"{'lab':<20}{'what':<24}{'level':<7}{'run':>5}{'bad':>5}{'points':>10}{'s':>7}"]
+    lines += ["", f"{'lab':<20}{'what':<27}{'level':<7}{'run':>5}{'bad':>5}{'points':>10}{'s':>7}"]
     for part in report.parts:
         points = f"{part.points[0]:g}/{part.points[1]:g}" if part.points else "-"
         lines.append(
-            f"{part.lab:<20}{part.what:<24}{report.level:<7}{part.n_run:>5}"
+            f"{part.lab:<20}{part.what:<27}{report.level:<7}{part.n_run:>5}"
             f"{len(part.troubles):>5}{points:>10}{part.seconds:>7.0f}"
         )
-    lines += [f"not begun, the time was over: {what}" for what in report.not_begun]
+    lines += [f"not done, the time was over: {what}" for what in report.not_done]
     for part in report.parts:
         for case in part.left_out:
             lines.append(f"\n{part.lab}, {part.what}, {case.name}: left out, {case.left_out}")
@@ -120,7 +123,7 @@ def text(report: Report) -> str:
 
 
 def junit(report: Report) -> ET.Element:
-    """The report in JUnit's form; what was not begun is an error."""
+    """The report in JUnit's form; what was not done is an error."""
     suites = ET.Element("testsuites", name="All Hands: notebooks, level " + report.level)
     for part in report.parts:
         suite = ET.SubElement(
@@ -150,12 +153,12 @@ def junit(report: Report) -> ET.Element:
                 ET.SubElement(told, "failure", message=plain(first)).text = plain(case.trouble)
             elif case.left_out:
                 ET.SubElement(told, "skipped", message=plain(case.left_out))
-    if report.not_begun or not report.parts:
-        missing = report.not_begun or [report.said]
+    if report.not_done or not report.parts:
+        missing = report.not_done or [report.said]
         n = str(len(missing))
-        suite = ET.SubElement(suites, "testsuite", name="not begun", tests=n, errors=n)
+        suite = ET.SubElement(suites, "testsuite", name="not done", tests=n, errors=n)
         for what in missing:
-            told = ET.SubElement(suite, "testcase", classname="not_begun", name=plain(what))
+            told = ET.SubElement(suite, "testcase", classname="not_done", name=plain(what))
             ET.SubElement(told, "error", message=plain(report.verdict))
     return suites
 
@@ -188,8 +191,8 @@ pre { background: #f5f5f5; padding: .6em 1em; overflow-x: auto }
 <td class="n">{% if part.points %}{{ '%g of %g'|format(*part.points) }}{% endif %}
 <td class="n">{{ '%.0f'|format(part.seconds) }}</tr>
 {% endfor %}</table>
-{% if report.not_begun %}<p class="bad">Not begun, because the time was over:
-{{ report.not_begun|join(', ') }}.</p>{% endif %}
+{% if report.not_done %}<p class="bad">Not done, because the time was over:
+{{ report.not_done|join(', ') }}.</p>{% endif %}
 {% for part in report.parts %}{% for case in part.troubles %}
 <h3 class="bad">{{ part.lab }}, {{ part.what }}, {{ case.name }}</h3><pre>{{ case.trouble }}</pre>
 {% endfor %}{% for case in part.left_out %}

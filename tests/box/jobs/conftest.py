@@ -5,6 +5,7 @@ the kit's own reader, and Slurm runs the jobs. The project is a copy of `cluster
 `handson`, with a corpus of 12 sentence pairs, and with this environment in place of `.venv`.
 """
 
+import inspect
 import os
 import re
 import shlex
@@ -15,12 +16,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from allhands.box import Box
+from allhands import box as boxes
 
 JOBS = Path(__file__).parents[3] / "cluster_jobs"
 # A translator that trains in a second: 12 pairs, 3 updates an epoch on one rank.
@@ -30,7 +32,26 @@ SETTINGS = {
 }
 TINY = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 PAIRS = "".join(f"no {number} two\tbango {number} ni\n" for number in range(12))
+# A participant's own program: the course's sample, with little to do.
+OWN = """
+import os, runpy, sys
+sys.argv[1:] = ["--samples", "512", "--out", os.environ["ALLHANDS_RUN"]]
+runpy.run_path("handson/allhands/train/own_program.py", run_name="__main__")
+"""
+AT_A_TIME = 3  # jobs beside the tests: ranks spin while they wait for each other, the cores are few
 LIMIT_S = 120.0  # of one command, on a busy machine
+
+
+def reads_what_was_begun(item: pytest.Item) -> bool:
+    return "begun" in inspect.signature(item.function).parameters
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What was begun by the first test of a file runs beside the others, and is read last."""
+    here = [n for n, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    late = sorted((items[n] for n in here), key=reads_what_was_begun)
+    for n, item in zip(here, late, strict=True):
+        items[n] = item
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +66,7 @@ class Cluster:
 
     root: Path
     scheduler: str
-    box: Box | None
+    box: boxes.Box | None
     running: list[subprocess.Popen] = field(default_factory=list)
 
     @property
@@ -55,7 +76,7 @@ class Cluster:
 
     def environ(self, **more: str) -> dict[str, str]:
         own = dict(os.environ) if self.box is None else self.box.environ()
-        return {**own, "ALLHANDS_SITE": self.site, "ALLHANDS_POLL_S": "0.3", **more}
+        return {**own, "ALLHANDS_SITE": self.site, "ALLHANDS_POLL_S": "1", **more}
 
     def run(self, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node, in the project's folder; `more`: variables."""
@@ -99,6 +120,7 @@ def copy_project(root: Path) -> None:
     shutil.copytree(JOBS, root / "cluster_jobs", ignore=shutil.ignore_patterns("default", "my_*"))
     (root / "handson").symlink_to(JOBS.parent / "handson")  # programs that a job names by path
     (root / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
+    (root / "own.py").write_text(OWN, encoding="utf-8")
     (root / ".venv/bin").mkdir(parents=True)
     programs = Path(sys.executable).parent
     (root / ".venv/bin/activate").write_text(f'PATH="{root}/.venv/bin:{programs}:$PATH"\n')
@@ -130,7 +152,7 @@ cli.main()
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ticking() -> Callable[[Cluster], Cluster]:
     """A project on the same scheduler in which `--stop-after S` ends a part after S - 1 updates."""
 
@@ -146,30 +168,67 @@ def ticking() -> Callable[[Cluster], Cluster]:
     return make
 
 
-@pytest.fixture(scope="module")
-def slurm(box: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    root = tmp_path_factory.mktemp("slurm") / "a project"  # a space: paths must be quoted
-    copy_project(root)
-    cluster = Cluster(root, "slurm", box)
-    yield cluster
-    cluster.end()
+@pytest.fixture(scope="session")
+def box(can_box: None, box_name: str) -> Iterator[boxes.Box]:
+    """One box for all tests of this folder: 2 nodes with 4 GPUs each."""
+    with boxes.up(f"{box_name}-jobs", nodes=2, gpus=4) as started:
+        yield started
 
 
-@pytest.fixture(scope="module")
-def pbs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """A real PBS, with the project in the home folder, which its nodes see; else the box's."""
-    if real_pbs():
-        with tempfile.TemporaryDirectory(prefix="allhands-pbs-", dir=Path.home()) as folder:
-            copy_project(Path(folder) / "a project")
-            cluster = Cluster(Path(folder) / "a project", "pbs", None)
-            yield cluster
-            cluster.end()
-        return
-    root = tmp_path_factory.mktemp("pbs") / "a project"
-    copy_project(root)
-    cluster = Cluster(root, "pbs", request.getfixturevalue("box"))
-    yield cluster
-    cluster.end()
+@pytest.fixture(scope="session")
+def project(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Cluster]]:
+    """A function that makes a project for "slurm" or "pbs".
+
+    PBS: a real one, with the project in the home folder, which its nodes see; else the box's.
+    """
+    made = []
+
+    def make(scheduler: str) -> Cluster:
+        real = scheduler == "pbs" and real_pbs()
+        if real:
+            folder = Path(tempfile.mkdtemp(prefix="allhands-pbs-", dir=Path.home()))
+        else:
+            folder = tmp_path_factory.mktemp(scheduler)
+        root = folder / "a project"  # a space: paths must be quoted
+        copy_project(root)
+        made.append(Cluster(root, scheduler, None if real else request.getfixturevalue("box")))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.end()
+        if cluster.box is None:
+            shutil.rmtree(cluster.root.parent)
+
+
+@pytest.fixture(scope="session")
+def begin(
+    project: Callable[[str], Cluster], request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Future | None]]:
+    """A function that begins what a test waits for, so that it runs beside other tests.
+
+    begin(file, test, call, *arguments): `call(*arguments)` in a thread, if that test was chosen.
+    """
+    chosen = {(str(item.path), item.name) for item in request.session.items}
+    pool = ThreadPoolExecutor(AT_A_TIME)
+
+    def start(file: str, test: str, call: Callable, *arguments: object) -> Future | None:
+        return pool.submit(call, *arguments) if (file, test) in chosen else None
+
+    yield start
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def slurm(project: Callable[[str], Cluster]) -> Cluster:
+    return project("slurm")
+
+
+@pytest.fixture(scope="session")
+def pbs(project: Callable[[str], Cluster]) -> Cluster:
+    return project("pbs")
 
 
 @pytest.fixture

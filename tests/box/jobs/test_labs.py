@@ -1,14 +1,14 @@
 """Every lab's job to a good end, by `submit --wait`: its .slurm on Slurm, its .pbs on PBS.
 
-On two nodes where the lab has them. All are started together, a few at a time, with small settings;
-a lab that has none in SMALL runs as it is committed.
+On two nodes where the lab has them, with small settings; a lab that has none in SMALL runs as it is
+committed. The jobs are begun at once, a few at a time, and run beside the tests of the other files.
 """
 
+import itertools
 import json
 import re
 import subprocess
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 
 from allhands.labs import COURSE
 
-AT_A_TIME = 3  # jobs: ranks spin while they wait for each other, and the cores are few
+SCHEDULERS = ("slurm", "pbs")
 
 
 @dataclass(frozen=True)
@@ -43,47 +43,49 @@ SMALL = {
     "bug2_singlegpu": Small(shows=r"node.*\(2\).* agree\n.*\(4\): all 4 programs agree"),
     "bug3_togpu": Small(shows=r"3 of 4 ranks failed"),
     "bug4_slower": Small(shows=r"update 2/2 ", trains=True),
+    "hack_owncode": Small(arguments=("own.py",), shows=r"2 ranks: loss"),
 }
 JOBS = Path(__file__).parents[3] / "cluster_jobs"
 LABS = [lab for lab in COURSE.labs() if (JOBS / f"{lab}.slurm").exists()]  # a lab may have no job
 
 
-@pytest.fixture(scope="module")
-def ended(slurm, pbs, tiny, request) -> Iterator[dict[tuple[str, str], Future]]:
-    """(lab, scheduler) -> what submit said of the job; of those that the chosen tests ask for."""
-    chosen = [getattr(item, "callspec", None) for item in request.session.items]
-    asked = {
-        (call.params.get("lab", "lab2_dataparallel"), call.params["scheduler"])
-        for item, call in zip(request.session.items, chosen, strict=True)
-        if call and item.path == request.path
-    }
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        started = {}
-        for lab, scheduler in sorted(asked):
-            small, cluster = SMALL.get(lab, Small()), {"slurm": slurm, "pbs": pbs}[scheduler]
-            words = (lab, *small.shape, "--", *small.arguments, *(tiny * small.trains))
-            started[lab, scheduler] = pool.submit(cluster.submit, *words)
-        yield started
-        for future in started.values():
-            future.cancel()
-        slurm.end()
-        pbs.end()
+@dataclass(frozen=True)
+class Begun:
+    """Jobs that run beside the tests: what `submit` says in the end, and where their project is."""
+
+    said: dict[tuple[str, str], Future | None]
+    roots: dict[str, Path]
+
+
+@pytest.fixture(scope="session")
+def begun(project, begin, tiny) -> Begun:
+    """The job of each lab on each scheduler, with what `submit` says; None: it was not chosen."""
+    clusters = {scheduler: project(scheduler) for scheduler in SCHEDULERS}
+    said = {}
+    for lab, scheduler in itertools.product(LABS, SCHEDULERS):
+        small, cluster = SMALL.get(lab, Small()), clusters[scheduler]
+        words = (lab, *small.shape, "--", *small.arguments, *(tiny * small.trains))
+        test = f"test_the_labs_job_ends_well[{scheduler}-{lab}]"
+        said[lab, scheduler] = begin(__file__, test, cluster.submit, *words)
+    return Begun(said, {name: cluster.root for name, cluster in clusters.items()})
+
+
+def test_each_lab_has_a_job_for_both_schedulers_or_none(request):
+    """Also begins the jobs; they run beside the tests that follow."""
+    assert {path.stem for path in JOBS.glob("*.pbs")} == {p.stem for p in JOBS.glob("*.slurm")}
+    assert LABS
+    request.getfixturevalue("begun")
 
 
 @pytest.mark.parametrize("lab", LABS)
-@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
-def test_the_labs_job_ends_well(scheduler: str, lab: str, ended):
-    ran: subprocess.CompletedProcess = ended[lab, scheduler].result()
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_labs_job_ends_well(scheduler: str, lab: str, begun: Begun):
+    ran: subprocess.CompletedProcess = begun.said[lab, scheduler].result()
     assert ran.returncode == 0, ran.stdout
     assert "ended with exit code 0" in ran.stdout
     assert re.search(SMALL.get(lab, Small()).shows, ran.stdout), ran.stdout
-
-
-@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
-def test_lab_2_trained_on_two_ranks(scheduler: str, ended, request):
-    """The ranks found each other: of 12 pairs each had 6, so an epoch is two updates of 4."""
-    assert ended["lab2_dataparallel", scheduler].result().returncode == 0
-    root = request.getfixturevalue(scheduler).root
-    (path,) = root.glob("runs/lab2_dataparallel/*/result.json")
-    result = json.loads(path.read_text())
-    assert (result["ranks"], result["n_updates"]) == (2, 2)
+    if lab == "lab2_dataparallel":
+        # The ranks found each other: of 12 pairs each had 6, so an epoch is two updates of 4.
+        (path,) = begun.roots[scheduler].glob(f"runs/{lab}/*/result.json")
+        result = json.loads(path.read_text())
+        assert (result["ranks"], result["n_updates"]) == (2, 2)

@@ -44,6 +44,51 @@ again_if_85 $?
 """
 
 
+LIMIT_TEST = "test_before_the_time_limit_a_job_saves_submits_itself_again_and_ends"
+SITES = {"reedbush-h": "-W group_list=", "miyabi-g": "-W group_list=", "abci3": "-P "}
+
+
+def train_three_seeds(pbs, tiny):
+    script = pbs.script("seeds.pbs", SEEDS.format(tiny=" ".join(tiny)))
+    return pbs.run("qsub", "-v", f"ALLHANDS_SITE={pbs.site}", "-W", "block=true", script)
+
+
+def train_until_the_limit(project, tiny):
+    """Six updates: the trainer's clock stops part 1 after three, and part 2 goes on there."""
+    return project.submit("lab1_seq2seq", "--", *tiny, "--set", "epochs=2", "--stop-after", "4")
+
+
+def run_as_at(site, pbs):
+    """Queue, account and shape as the site's file has them; only its modules are not here."""
+    path = pbs.root / f"cluster_jobs/sites/{site}.env"
+    path.write_text(re.sub(r"(?m)^ALLHANDS_MODULES=.*", "ALLHANDS_MODULES=", path.read_text()))
+    local = {"ALLHANDS_LEVEL": "cpu", "ALLHANDS_ACCOUNT": "root", "ALLHANDS_ASK": "no"}
+    command = (pbs.root / "cluster_jobs/submit", "lab4_mgwfbp", "--site", site, "--wait")
+    return pbs.run(*command, "--", "--repeats", "2", **local)
+
+
+@pytest.fixture(scope="session")
+def begun(pbs, ticking, tiny, begin):
+    """What takes long, beside the other tests."""
+    project = ticking(pbs)
+    found = {
+        "project": project,
+        "seeds": begin(
+            __file__, "test_an_array_trains_with_three_seeds", train_three_seeds, pbs, tiny
+        ),
+        "limit": begin(__file__, LIMIT_TEST, train_until_the_limit, project, tiny),
+    }
+    for site in SITES if pbs.box else ():
+        test = f"test_a_lab_runs_in_the_dialect_of_a_site[{site}]"
+        found[site] = begin(__file__, test, run_as_at, site, pbs)
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begin(begun):
+    """Begin with the first test of this file."""
+
+
 @pytest.fixture
 def only_stand_in(pbs):
     if pbs.box is None:
@@ -200,9 +245,8 @@ def test_qdel_leaves_no_rank(pbs, tiny, until, processes_with):
 # ---- several jobs ----
 
 
-def test_an_array_trains_with_three_seeds(pbs, tiny):
-    script = pbs.script("seeds.pbs", SEEDS.format(tiny=" ".join(tiny)))
-    ran = pbs.run("qsub", "-v", f"ALLHANDS_SITE={pbs.site}", "-W", "block=true", script)
+def test_an_array_trains_with_three_seeds(pbs, begun):
+    ran = begun["seeds"].result()
     assert ran.returncode == 0, ran.stdout
     assert re.match(r"\d+\[\]\.", ran.stdout)
     folders = list(pbs.root.glob("runs/seeds/*"))
@@ -235,10 +279,8 @@ def test_afterok_runs_after_an_array_of_which_a_part_failed(pbs, until):
     assert read(pbs, "after_array.out") == "ran\n"
 
 
-def test_before_the_time_limit_a_job_saves_submits_itself_again_and_ends(pbs, ticking, tiny):
-    """Six updates: the trainer's clock stops part 1 after three, and part 2 goes on there."""
-    project = ticking(pbs)
-    ran = project.submit("lab1_seq2seq", "--", *tiny, "--set", "epochs=2", "--stop-after", "4")
+def test_before_the_time_limit_a_job_saves_submits_itself_again_and_ends(begun):
+    project, ran = begun["project"], begun["limit"].result()
     assert ran.returncode == 0, ran.stdout
     log = project.log("lab1_seq2seq")
     parts = re.findall(r"job (\d+)\.\S+, part (\d)", log)
@@ -260,6 +302,10 @@ def test_qstat_knows_queues_and_jobs(pbs, until):
     assert re.search(rf"^{queue} ", pbs.run("qstat", "-Q").stdout, re.MULTILINE)
     assert f"Queue: {queue}" in pbs.run("qstat", "-Q", "-f", queue).stdout
     assert re.search(rf"{job} .*seen .* R {queue}", pbs.run("qstat", job).stdout)
+    alternate = pbs.run("qstat", "-an1", job).stdout
+    assert re.search(r"(?m)^Job ID +Username Queue +Jobname +SessID NDS TSK Memory Time", alternate)
+    assert re.search(rf"{job} .* 00:01 R 00:0\d +\S+/0$", alternate.strip())
+    assert pbs.run("qstat", "-u", "nobody-at-all").stdout == ""
     pbs.run("qdel", job)
     until(lambda: pbs.run("qstat", job).returncode == 35, "end of the job")
     assert "Job has finished, use -x" in pbs.run("qstat", job).stdout
@@ -294,17 +340,19 @@ def test_the_stand_in_says_that_it_is_not_pbs(pbs, only_stand_in):
     assert "this is not PBS" in pbs.run("qsub", "--version").stdout
 
 
-@pytest.mark.parametrize(
-    ("site", "account"),
-    [("reedbush-h", "-W group_list="), ("miyabi-g", "-W group_list="), ("abci3", "-P ")],
-)
-def test_a_lab_runs_in_the_dialect_of_a_site(pbs, only_stand_in, site, account):
-    """Queue, account and shape as the site's file has them; only its modules are not here."""
-    path = pbs.root / f"cluster_jobs/sites/{site}.env"
-    path.write_text(re.sub(r"(?m)^ALLHANDS_MODULES=.*", "ALLHANDS_MODULES=", path.read_text()))
-    local = {"ALLHANDS_LEVEL": "cpu", "ALLHANDS_ACCOUNT": "root", "ALLHANDS_ASK": "no"}
-    command = (pbs.root / "cluster_jobs/submit", "lab4_mgwfbp", "--site", site, "--wait")
-    ran = pbs.run(*command, "--", "--repeats", "2", **local)
+def test_a_queue_may_name_its_server_and_a_dependency_must_exist(pbs, only_stand_in):
+    """Slurm takes an id that it does not know for a job that has ended well."""
+    script = pbs.script("held.sh", "true\n")
+    held = pbs.run("qsub", "-h", "-q", "gpu@ctl", script)
+    assert held.returncode == 0, held.stdout
+    assert pbs.run("qdel", held.stdout.strip()).returncode == 0
+    ran = pbs.run("qsub", "-W", "depend=afterany:999999", script)
+    assert (ran.returncode, ran.stdout) == (15056 % 256, "qsub: Invalid Job Dependency\n")
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_lab_runs_in_the_dialect_of_a_site(only_stand_in, begun, site):
+    ran = begun[site].result()
     assert ran.returncode == 0, ran.stdout
-    assert f"{account}root" in ran.stdout
+    assert f"{SITES[site]}root" in ran.stdout
     assert re.search(r"2 ranks: T\(s\) = ", ran.stdout)

@@ -17,6 +17,9 @@ again_if_85 $?
 """
 
 
+LIMIT_TEST = "test_before_the_time_limit_a_job_saves_goes_back_into_the_queue_and_ends"
+
+
 @pytest.fixture
 def exits(slurm):
     """A job that ends with a code; returns its script."""
@@ -36,9 +39,37 @@ def sbatch(slurm, *words: object) -> str:
     return ran.stdout.strip()
 
 
-def test_an_array_trains_with_three_seeds(slurm, tiny):
+def train_three_seeds(slurm, tiny):
     script = slurm.script("seeds.slurm", SEEDS.format(tiny=" ".join(tiny)))
-    ran = slurm.run("sbatch", "--wait", "--output=seeds.%a.out", script)
+    return slurm.run("sbatch", "--wait", "--output=seeds.%a.out", script)
+
+
+def train_until_the_limit(project, tiny):
+    """Six updates: the trainer's clock stops part 1 after three, and part 2 goes on there."""
+    return project.submit("lab1_seq2seq", "--", *tiny, "--set", "epochs=2", "--stop-after", "4")
+
+
+@pytest.fixture(scope="session")
+def begun(slurm, ticking, tiny, begin):
+    """What takes long, beside the other tests."""
+    project = ticking(slurm)
+    limit = (train_until_the_limit, project, tiny)
+    return {
+        "project": project,
+        "seeds": begin(
+            __file__, "test_an_array_trains_with_three_seeds", train_three_seeds, slurm, tiny
+        ),
+        "limit": begin(__file__, LIMIT_TEST, *limit),
+    }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begin(begun):
+    """Begin with the first test of this file."""
+
+
+def test_an_array_trains_with_three_seeds(slurm, begun):
+    ran = begun["seeds"].result()
     assert ran.returncode == 0, ran.stdout
     folders = list(slurm.root.glob("runs/seeds/*"))
     configs = [json.loads((folder / "config.json").read_text()) for folder in folders]
@@ -75,10 +106,8 @@ def test_a_failing_rank_fails_the_lab(slurm):
     assert "TypeError" in slurm.log("bug1_errorcount")
 
 
-def test_before_the_time_limit_a_job_saves_goes_back_into_the_queue_and_ends(slurm, ticking, tiny):
-    """Six updates: the trainer's clock stops part 1 after three, and part 2 goes on there."""
-    project = ticking(slurm)
-    ran = project.submit("lab1_seq2seq", "--", *tiny, "--set", "epochs=2", "--stop-after", "4")
+def test_before_the_time_limit_a_job_saves_goes_back_into_the_queue_and_ends(begun):
+    project, ran = begun["project"], begun["limit"].result()
     assert ran.returncode == 0, ran.stdout
     log = project.log("lab1_seq2seq")
     parts = re.findall(r"job (\d+), part (\d)", log)
