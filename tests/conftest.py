@@ -68,7 +68,7 @@ def shared_set_up(nodeid: str) -> str:
     file = nodeid.split("::")[0]
     if file.startswith("tests/box/jobs/"):
         return "tests/box/jobs"
-    lab = re.search(r"test_(?:nbgrader|nbval)\.py::.*\[(\w+)\]$", nodeid)
+    lab = re.search(r"test_(?:nbgrader|nbval)\.py::.*\[(\w+)(?:-.*)?\]$", nodeid)
     return f"{file}[{lab[1]}]" if lab and lab[1] in COURSE.labs() else file
 
 
