@@ -2,7 +2,9 @@
 
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -55,6 +57,16 @@ def test_it_is_reached_with_its_token_only_and_cancelled_it_leaves_nothing(box, 
     place = reach.Place(socket=Path(at))  # the hosts of a box share their disk
     assert (place.status(), place.status(token)) == (403, 200)
     assert connect.stat().st_mode & 0o077 == 0
+    command = re.search(r"^ +(\S+ -m allhands\.kit\.forward .*)$", text, re.MULTILINE)[1]
+    with subprocess.Popen(
+        [*shlex.split(command), "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as forwarder:
+        try:
+            port = re.match(r"127\.0\.0\.1:(\d+) ", forwarder.stdout.readline())[1]
+            here = reach.Place(port=int(port))
+            assert (here.status(), here.status(token)) == (403, 200)
+        finally:
+            forwarder.kill()
 
     run(CANCEL[site], job)
     note = log.with_suffix(".job")
@@ -62,6 +74,7 @@ def test_it_is_reached_with_its_token_only_and_cancelled_it_leaves_nothing(box, 
     wait_for(lambda: not connect.parent.exists() and not place.socket.parent.exists())
     with pytest.raises(OSError, match="No such file"):
         place.status()
+    assert "JupyterLab was ended" in log.read_text().splitlines()[-1]
     for path in log.parent.iterdir():
         assert token not in path.read_text()
         assert path.stat().st_mode & 0o077 == 0

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allhands.box import pbs_header
-from allhands.box.pbs_header import Chunk, PbsError, read
-from allhands.box.pbs_words import ATTRIBUTES, OPTIONS, RESOURCES, USAGE, seconds
+from allhands.box.pbs.header import Chunk, PbsError, read, split
+from allhands.box.pbs.words import ATTRIBUTES, OPTIONS, RESOURCES, USAGE, seconds
 
 JOBS = Path(__file__).parents[2] / "cluster_jobs"
 SCRIPTS = sorted(JOBS.glob("*.pbs"))
@@ -158,9 +157,9 @@ def test_words_of_a_directive_are_those_of_a_shell(line: str):
         words = shlex.split(line)
     except ValueError:  # an open quote
         with pytest.raises(PbsError):
-            pbs_header.split(line)
+            split(line)
     else:
-        assert pbs_header.split(line) == words
+        assert split(line) == words
 
 
 @given(st.integers(0, 10**6))

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from allhands.box import pbs, pbs_stat, pbs_table
-from allhands.box.pbs_header import PbsError, read
-from allhands.box.pbs_mom import Part, node_file, tasks_per_host
-from allhands.box.pbs_spool import JobId, fields, without_slurm
+from allhands.box.pbs import qsub, stat, table
+from allhands.box.pbs.__main__ import main
+from allhands.box.pbs.header import PbsError, read
+from allhands.box.pbs.mom import Part, node_file, tasks_per_host
+from allhands.box.pbs.spool import JobId, fields, without_slurm
 
 
 def test_the_node_file_names_a_host_once_a_rank_chunk_after_chunk():
@@ -64,19 +65,19 @@ def test_pairs_of_scontrol_may_hold_spaces():
     ],
 )
 def test_qstats_options_may_stand_together(words, flags, users, names):
-    assert pbs_stat.asked(words.split()) == (set(flags), set(users.split()), names.split())
+    assert stat.asked(words.split()) == (set(flags), set(users.split()), names.split())
 
 
 def test_what_the_stand_in_does_not_show_is_a_sentence_and_the_rest_an_error():
     with pytest.raises(PbsError, match=r"the stand-in for PBS cannot do -q .* qstat -Q"):
-        pbs_stat.asked(["-q"])
+        stat.asked(["-q"])
     with pytest.raises(PbsError, match="invalid option -- 'z'"):
-        pbs_stat.asked(["-az"])
+        stat.asked(["-az"])
     with pytest.raises(PbsError, match="requires an argument -- 'u'"):
-        pbs_stat.asked(["-u"])
+        stat.asked(["-u"])
 
 
-def seen(parts: list[tuple[int, int]], state: str = "R", **slurm: str) -> pbs_stat.Seen:
+def seen(parts: list[tuple[int, int]], state: str = "R", **slurm: str) -> stat.Seen:
     note = {
         "name": "a_name_of_many_letters",
         "owner": "me@ctl",
@@ -85,40 +86,40 @@ def seen(parts: list[tuple[int, int]], state: str = "R", **slurm: str) -> pbs_st
         "parts": [{"count": count, "ncpus": ncpus} for count, ncpus in parts],
         "comment": "",
     }
-    return pbs_stat.Seen(JobId(7), Path(), note, state, slurm, None)
+    return stat.Seen(JobId(7), Path(), note, state, slurm, None)
 
 
 def test_the_alternate_table_has_a_row_under_its_head():
     """Two chunks of 4 cores and one of 1, on two hosts; an hour and a half, and 26 h of it ran."""
     job = seen([(2, 4), (1, 1)], NodeList="n[1-2]", RunTime="1-02:03:04", Reason="None")
     how = {"hosts": True, "why": False, "one_line": False}
-    head = pbs_table.alternate_head(wide=False).splitlines()
-    row, hosts = pbs_table.alternate_lines(job, wide=False, **how)
+    head = table.alternate_head(wide=False).splitlines()
+    row, hosts = table.alternate_lines(job, wide=False, **how)
     assert " ".join(row.split()) == "7.ctl me gpu a_name_of* -- 3 9 -- 01:30 R 26:03"
     assert hosts == "   n1/0*4+n1/1*4+n2/0"
     assert len(row) == len(head[-1])
     assert [row[at : at + 2] for at in (head[-2].index("S Time"), 0)] == ["R ", "7."]
-    wide, *_ = pbs_table.alternate_lines(job, wide=True, **how)
-    assert len(wide) == len(pbs_table.alternate_head(wide=True).splitlines()[-1])
+    wide, *_ = table.alternate_lines(job, wide=True, **how)
+    assert len(wide) == len(table.alternate_head(wide=True).splitlines()[-1])
     waits = seen([(1, 1)], "Q", NodeList="(null)", Reason="Resources")
-    (line,) = pbs_table.alternate_lines(waits, wide=False, hosts=True, why=True, one_line=True)
+    (line,) = table.alternate_lines(waits, wide=False, hosts=True, why=True, one_line=True)
     assert line.endswith("01:30 Q    --   --   Not Running: Resources")
 
 
 def test_hosts_in_slurms_short_form_are_spelt_out():
-    names = pbs_table.host_names("n[1-3,7],ctl,gpu-[08-11]")
+    names = table.host_names("n[1-3,7],ctl,gpu-[08-11]")
     assert names == ["n1", "n2", "n3", "n7", "ctl", "gpu-08", "gpu-09", "gpu-10", "gpu-11"]
-    assert pbs_table.host_names("(null)") == []
+    assert table.host_names("(null)") == []
 
 
 def test_the_parts_of_an_array_are_counted_in_its_steps():
-    assert list(pbs_stat.indices("0-8:3%2")) == [0, 3, 6]
-    assert list(pbs_stat.indices("2-4")) == [2, 3, 4]
+    assert list(stat.indices("0-8:3%2")) == [0, 3, 6]
+    assert list(stat.indices("2-4")) == [2, 3, 4]
 
 
 def test_a_script_and_its_variables_are_for_their_owner_and_keep_every_byte(tmp_path: Path):
     raw = bytes(range(256)) + "二十四\r\n".encode()
-    pbs.write_private(tmp_path / "script", raw.decode(*pbs.AS_IT_IS))
+    qsub.write_private(tmp_path / "script", raw.decode(*qsub.AS_IT_IS))
     assert (tmp_path / "script").read_bytes() == raw
     assert (tmp_path / "script").stat().st_mode & 0o077 == 0
 
@@ -150,7 +151,7 @@ def test_output_goes_where_pbs_would_put_it(words, expected, tmp_path: Path, mon
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/the/home")
-    shown = pbs.outputs(read("", [*words, "a.sh"]))
+    shown = qsub.outputs(read("", [*words, "a.sh"]))
     places = {"HERE": str(tmp_path), "HOME": "/the/home"}
     for name, place in places.items():
         expected = [word.replace(name, place) for word in expected]
@@ -160,7 +161,7 @@ def test_output_goes_where_pbs_would_put_it(words, expected, tmp_path: Path, mon
 def test_without_a_box_the_commands_say_what_they_need(monkeypatch, capsys, tmp_path: Path):
     monkeypatch.delenv("SLURM_CONF", raising=False)
     (tmp_path / "a.sh").write_text("true\n")
-    assert pbs.main(["qsub", str(tmp_path / "a.sh")]) == 1
+    assert main(["qsub", str(tmp_path / "a.sh")]) == 1
     assert "there is no box here. Start one (allhands box up)" in capsys.readouterr().err
-    assert pbs.main(["qsub", str(tmp_path / "missing.sh")]) == 1
+    assert main(["qsub", str(tmp_path / "missing.sh")]) == 1
     assert "No such file or directory" in capsys.readouterr().err

@@ -1,5 +1,8 @@
 """JupyterLab on a compute node: who can reach it, where its secret is, and what it leaves."""
 
+import contextlib
+import getpass
+import http.client
 import json
 import os
 import re
@@ -11,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from allhands.kit import reach, serve
+from allhands.kit import forward, reach, serve
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which Linux has")
 LIMIT_S = 120
@@ -91,6 +95,18 @@ def served(tmp_path):
     shutil.rmtree(local)
 
 
+@contextlib.contextmanager
+def forwarded(command: list[str]) -> Iterator[tuple[int, subprocess.Popen]]:
+    """The port of a forwarder while it runs, and its process."""
+    with subprocess.Popen(
+        [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield int(re.match(r"127\.0\.0\.1:(\d+) ", process.stdout.readline())[1]), process
+        finally:
+            process.kill()
+
+
 def only_the_token_opens(served: Served) -> None:
     token, place = served.token, served.place
     assert place.status() == 403
@@ -114,8 +130,20 @@ def test_on_a_socket_only_the_token_opens_it_and_told_to_end_it_leaves_nothing(s
     only_the_token_opens(found)
     assert stat.S_ISSOCK(found.place.socket.stat().st_mode)
     token, server = found.token, found.server()
-    found.process.send_signal(signal.SIGTERM)
-    assert found.process.wait(LIMIT_S) == 0
+    command = [sys.executable, "-m", "allhands.kit.forward", str(found.place)]
+    with (
+        forwarded(command) as (port, process),
+        socket.create_connection(("127.0.0.1", port)),  # a browser keeps some open
+    ):
+        here = reach.Place(port=port)
+        assert (here.status(), here.status("wrong"), here.status(token)) == (403, 403, 200)
+        found.process.send_signal(signal.SIGTERM)
+        assert found.process.wait(LIMIT_S) == 0
+        with pytest.raises((OSError, http.client.HTTPException)):
+            here.status()
+        assert process.wait(LIMIT_S) == 1
+        assert process.stdout.read() == "JupyterLab has ended, and so does this.\n"
+    assert "JupyterLab was ended: it was told to (SIGTERM)" in found.log.read_text()
     assert not Path(f"/proc/{server}").exists()
     assert not found.run.exists()
     assert list(found.local.iterdir()) == []
@@ -157,6 +185,46 @@ def test_the_ssh_line_goes_through_the_login_node_where_there_is_one(
     told = reach.connection_text(place, "/lab", "secret", login, "It ends at 12:00.")
     assert re.search(f"    ssh .*{ssh}\n", told)
     assert "http://127.0.0.1:8888/lab?token=secret\n" in told
+
+
+def test_on_ones_own_machine_the_file_names_a_forwarder_and_no_host_that_ssh_cannot_reach():
+    told = reach.connection_text(reach.Place(socket=Path("/tmp/a/s")), "/lab", "secret", None, "")
+    assert f"    {sys.executable} -m allhands.kit.forward /tmp/a/s --port 8888\n" in told
+    assert [line.split()[-1] for line in told.splitlines() if " ssh " in line] == [
+        f"{getpass.getuser()}@THIS_MACHINE"
+    ]
+    assert "http://127.0.0.1:8888/lab?token=secret\n" in told
+
+
+def test_a_forwarder_says_in_a_sentence_that_there_is_no_socket_or_no_port(tmp_path, capsys):
+    assert forward.main([str(tmp_path / "gone.sock")]) == 2
+    assert "If the job has ended, submit it again" in capsys.readouterr().err
+    short = Path(tempfile.mkdtemp(prefix="ah", dir="/tmp"))
+    try:
+        with socket.socket(socket.AF_UNIX) as there, socket.socket() as taken:
+            there.bind(str(short / "s"))
+            there.listen()
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            assert forward.main([str(short / "s"), "--port", str(port)]) == 2
+    finally:
+        shutil.rmtree(short)
+    assert f"Port {port} cannot be used here" in capsys.readouterr().err
+
+
+def test_its_last_words_reach_the_log_when_what_wrote_the_log_has_ended(tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-c", "from allhands.kit import serve; serve.say('It was ended.')"],
+        env={**os.environ, "ALLHANDS_LOG": str(tmp_path / "log")},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert (tmp_path / "log").read_text() == "It was ended.\n"
 
 
 def test_it_never_listens_on_all_addresses(tmp_path):

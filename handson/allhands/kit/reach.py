@@ -1,7 +1,7 @@
 """How is JupyterLab on a compute node reached by one person, and by nobody else?
 
 A `Place` is where it listens: a Unix socket, or a port. The folders here are private (mode 0700),
-and so is the file with the ssh line and the address with its token (0600).
+and so is the file with the command (ssh, or `forward.py`) and the address with its token (0600).
 """
 
 import contextlib
@@ -9,9 +9,11 @@ import getpass
 import http.client
 import ipaddress
 import os
+import shlex
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from pathlib import Path
 WAYS = {
     "socket": "a Unix socket that only you can open; you can ssh to your own node",
     "loopback": "a port of 127.0.0.1; you can ssh to your own node, and nobody else is on it",
+    "here": "a Unix socket too, where the nodes are parts of your own machine, without an sshd",
     "node": "a port of the node's own address; there is no ssh to nodes, the network is trusted",
 }
 LOCAL_MOST_BYTES = 50  # a socket's path has 107 bytes at most; a kernel's name takes 49 of them
@@ -101,7 +104,7 @@ def place_for(way: str, local: Path, names: Callable[[str], str] = socket.gethos
     if way not in WAYS:
         known = "; ".join(f"{each} ({means})" for each, means in WAYS.items())
         raise Refusal(f"ALLHANDS_JUPYTER is {way!r} in the site's file. It may be: {known}.")
-    if way == "socket":
+    if way in ("socket", "here"):
         return Place(socket=local / "lab.sock")
     if way == "loopback":
         return Place()
@@ -121,21 +124,41 @@ def place_for(way: str, local: Path, names: Callable[[str], str] = socket.gethos
     return Place(address=address)
 
 
-def connection_text(place: Place, page: str, token: str, login: str, ends: str) -> str:
-    """What stands in connect.txt: how to reach this JupyterLab, for its owner's eyes."""
+def connection_text(place: Place, page: str, token: str, login: str | None, ends: str) -> str:
+    """What stands in connect.txt: how to reach this JupyterLab, for its owner's eyes.
+
+    login: the login node; "": there is none; None: the node is a part of the reader's machine.
+    """
+    first = here_text(place) if login is None else ssh_text(place, login)
+    return (
+        f"JupyterLab on {socket.gethostname()}. {ends}\n\n"
+        f"1. {first}\n"
+        "2. In a browser there:\n\n"
+        f"    http://127.0.0.1:{HERE_PORT}{page}?token={token}\n\n"
+        f"Is {HERE_PORT} taken there? Write another number in both lines.\n"
+        "Who has the token can do what you can do: keep this file to yourself.\n"
+    )
+
+
+def here_text(place: Place) -> str:
+    words = [sys.executable, "-m", "allhands.kit.forward", str(place), "--port", str(HERE_PORT)]
+    return (
+        f"On this machine, outside the box, as {getpass.getuser()}; leave it running:\n\n"
+        f"    {shlex.join(words)}\n\n"
+        "   Is your browser on another computer? Then this, over there, instead:\n\n"
+        f"    ssh -N -L 127.0.0.1:{HERE_PORT}:{place} {getpass.getuser()}@THIS_MACHINE\n"
+    )
+
+
+def ssh_text(place: Place, login: str) -> str:
     node, user = socket.gethostname(), getpass.getuser()
     login = login if "@" in login or not login else f"{user}@{login}"
     through_node = place.socket is not None or ipaddress.ip_address(place.address).is_loopback
     jump = f"-J {login} " if login and through_node else ""
     target = login if login and not through_node else f"{user}@{node}"
     return (
-        f"JupyterLab on {node}. {ends}\n\n"
-        "1. On your own computer; leave it running:\n\n"
-        f"    ssh -N {jump}-L 127.0.0.1:{HERE_PORT}:{place} {target}\n\n"
-        "2. In a browser there:\n\n"
-        f"    http://127.0.0.1:{HERE_PORT}{page}?token={token}\n\n"
-        f"Is {HERE_PORT} taken there? Write another number in both lines.\n"
-        "Who has the token can do what you can do: keep this file to yourself.\n"
+        "On your own computer; leave it running:\n\n"
+        f"    ssh -N {jump}-L 127.0.0.1:{HERE_PORT}:{place} {target}\n"
     )
 
 

@@ -11,7 +11,7 @@ What it does, in this order:
    log and in no environment: kernels and terminals inherit that, and jobs that are sent from them.
 3. JupyterLab listens where --listen says (`reach.WAYS`), and never on all addresses.
 4. Is the answer 403 without the token, and 200 with it? If not, it ends again.
-5. It writes --run/connect.txt (mode 0600): the ssh line and the address. The log gets its path.
+5. It writes --run/connect.txt (mode 0600): a command and an address. The log gets its path.
 6. It waits: for a signal (scancel, qdel, Ctrl-C), for --stop-after, or until JupyterLab ends itself
    because it had no open tab for --idle minutes. Then it removes both folders.
 
@@ -59,7 +59,8 @@ def environment(run: Path, local: Path, secret: Path, base: Mapping[str, str]) -
 
     So a person's own settings (an empty token, say) do not count here. secret: the token's file.
     """
-    kept = {k: v for k, v in base.items() if k not in ("JUPYTER_PORT", "JUPYTER_TOKEN")}
+    not_theirs = ("JUPYTER_PORT", "JUPYTER_TOKEN", "ALLHANDS_LOG")
+    kept = {k: v for k, v in base.items() if k not in not_theirs}
     return {
         **start.environment(kept),
         "JUPYTER_TOKEN_FILE": str(secret),
@@ -111,9 +112,14 @@ def ready(place: Place, local: Path, server: subprocess.Popen, token: str) -> Pl
 
 
 def say(text: str) -> None:
-    """Into the job's log, which may be gone already when a job is cancelled."""
-    with contextlib.suppress(OSError):
+    """Into the job's log, also when a job is cancelled and the `tee` that writes it has ended."""
+    try:
         print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the text fails again at Python's end
+        if log := os.environ.get("ALLHANDS_LOG"):
+            with contextlib.suppress(OSError), open(log, "a") as file:
+                print(text, file=file)
 
 
 def end_with_parent() -> None:
@@ -151,6 +157,7 @@ def serve(asked: argparse.Namespace, page: str, told: list[int]) -> int:
     clock = datetime.now() + timedelta(seconds=asked.stop_after)
     ends = f"It ends at {clock:%H:%M}, or {asked.idle:g} minutes after its last tab is closed."
     begun_s = time.monotonic()
+    login = None if asked.listen == "here" else asked.login
     found: list[Place] = []
     run = server = None
     local = local_folder()
@@ -169,7 +176,7 @@ def serve(asked: argparse.Namespace, page: str, told: list[int]) -> int:
         def until_ready() -> None:
             if not found and (now := ready(place, local, server, token)):
                 found.append(now)
-                write_private(connect, connection_text(now, page, token, asked.login, ends))
+                write_private(connect, connection_text(now, page, token, login, ends))
                 say(f"JupyterLab is up on {socket.gethostname()}: 403 without its token. {ends}")
                 say(f"How to reach it stands in a file that only you can read: {connect}")
             if not found and time.monotonic() > begun_s + READY_S:

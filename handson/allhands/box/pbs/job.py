@@ -1,6 +1,6 @@
 """What is a PBS job, and which values would its server refuse?
 
-`job` makes a `PbsJob` of the words that `pbs_header.read` found, or raises `PbsError` with the
+`job` makes a `PbsJob` of the words that `header.read` found, or raises `PbsError` with the
 message of OpenPBS.
 """
 
@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from allhands.box import pbs_words as words
-from allhands.box.pbs_words import PbsError, matches
+from allhands.box.pbs import words
+from allhands.box.pbs.words import PbsError, matches
 
 
 @dataclass(frozen=True)

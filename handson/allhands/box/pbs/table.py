@@ -7,8 +7,8 @@ that was asked for) is `--`, as in a job of PBS that has none.
 import re
 from collections.abc import Iterator, Sequence
 
-from allhands.box.pbs_spool import SERVER
-from allhands.box.pbs_words import clock
+from allhands.box.pbs.spool import SERVER
+from allhands.box.pbs.words import clock
 
 SHORT_HEAD = f"""\
 {"Job id":<17} {"Name":<16} {"User":<16}  {"Time Use":>8} S Queue

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allhands.box.pbs_words import UNKNOWN_JOB, PbsError
+from allhands.box.pbs.words import UNKNOWN_JOB, PbsError
 
 SERVER = "ctl"
 PARTS = ("jobs", "aux", "tmp")

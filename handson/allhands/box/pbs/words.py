@@ -1,6 +1,6 @@
 """Which words does PBS know? The options of qsub, the resources of `-l`, the attributes of `-W`.
 
-All of it is data; `pbs_header.py` reads with it. Words, messages and exit codes are those of
+All of it is data; `header.py` reads with it. Words, messages and exit codes are those of
 OpenPBS 23 (its manual pages, and `qsub.c` and `pbs_error.h` read for the rules). `played` says what
 the stand-in on Slurm does with a word: "yes"; "no": taken and without effect here, as it would be
 without the site's mail or priorities; "refused": a job that needs it could not run here as it

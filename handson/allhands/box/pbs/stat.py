@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allhands.box import pbs_queues, pbs_table
-from allhands.box.pbs_spool import SERVER, JobId, Spool, fields
-from allhands.box.pbs_words import HAS_FINISHED, NOT_ALLOWED, UNKNOWN_QUEUE, PbsError, clock
+from allhands.box.pbs import queues, table
+from allhands.box.pbs.spool import SERVER, JobId, Spool, fields
+from allhands.box.pbs.words import HAS_FINISHED, NOT_ALLOWED, UNKNOWN_QUEUE, PbsError, clock
 
 # Slurm's state of a job, and PBS's letter. What is not here has ended: F.
 STATES = {
@@ -85,7 +85,7 @@ def qstat(argv: Sequence[str]) -> int:
     flags, users, names = asked(argv)
     spool = Spool.here("qstat")
     if "Q" in flags:
-        return pbs_queues.show(spool, names, full="f" in flags)
+        return queues.show(spool, names, full="f" in flags)
     code, shown = 0, []
     for job, is_named in wanted(spool, names):
         try:
@@ -96,16 +96,16 @@ def qstat(argv: Sequence[str]) -> int:
                 code = error.code
     alternate = flags & ALTERNATE or users
     if shown and "f" not in flags:
-        print(pbs_table.alternate_head("w" in flags) if alternate else pbs_table.SHORT_HEAD)
+        print(table.alternate_head("w" in flags) if alternate else table.SHORT_HEAD)
     for seen in shown:
         if "f" in flags:
             print("\n".join(full(seen)) + "\n")
         elif alternate:
             hosts, why = "n" in flags, "s" in flags
             how = {"wide": "w" in flags, "hosts": hosts, "why": why, "one_line": "1" in flags}
-            print("\n".join(pbs_table.alternate_lines(seen, **how)))
+            print("\n".join(table.alternate_lines(seen, **how)))
         else:
-            print(pbs_table.short_line(seen))
+            print(table.short_line(seen))
     return code
 
 
@@ -146,7 +146,7 @@ def wanted(spool: Spool, names: Sequence[str]) -> Iterator[tuple[JobId, bool]]:
             yield JobId.of(name, "qstat"), True
             continue
         queue = name.partition("@")[0]
-        if queue and queue not in pbs_queues.partitions(spool):
+        if queue and queue not in queues.partitions(spool):
             raise PbsError(f"qstat: Unknown queue {name}", UNKNOWN_QUEUE)
         for number in numbers:
             if not queue or spool.note(JobId(number), "qstat")["queue"] == queue:
@@ -178,7 +178,7 @@ def chosen(seen: Seen, flags: set[str], users: set[str]) -> bool:
     """-u, -i (does not run), -r (runs), -H (has ended)."""
     states = {"i": "QHWT", "r": "RSEB", "H": "FX"}
     letters = "".join(states[flag] for flag in flags & set(states))
-    return (not users or pbs_table.user(seen) in users) and (not letters or seen.state in letters)
+    return (not users or table.user(seen) in users) and (not letters or seen.state in letters)
 
 
 def full(seen: Seen) -> Iterator[str]:
@@ -200,7 +200,7 @@ def full(seen: Seen) -> Iterator[str]:
         "Account_Name": note["account"],
         "array": "True" if note["array"] else None,
         "Error_Path": path_of(slurm.get("StdErr", "")),
-        "exec_host": pbs_table.exec_host(seen),
+        "exec_host": table.exec_host(seen),
         "Output_Path": path_of(slurm.get("StdOut", "")),
         "Resource_List.select": "+".join(chunks),
         "Resource_List.walltime": None if limit_s is None else clock(limit_s),

@@ -1,16 +1,4 @@
-"""PBS's commands on a box: what qsub, qstat and qdel of a stand-in do with the Slurm behind them.
-
-    python -m allhands.box.pbs qsub lab1.pbs        (in a box: simply `qsub lab1.pbs`)
-
-This is not PBS. Headers and command lines are read by the kit's own strict reader
-(`pbs_header.py`), jobs run on Slurm with the variables that a PBS job sees (`pbs_mom.py`). What was
-known to differ from OpenPBS 23:
-
-- Output appears in its file as it is written, not at the job's end.
-- Any account is taken; a real PBS knows its groups and projects.
-- Memory, mail and priorities are read, and have no effect.
-- Chunks of different sizes get room as if all were as large as the largest.
-"""
+"""qsub: how does a job of PBS become a job of the Slurm behind the stand-in, and which one?"""
 
 import datetime
 import getpass
@@ -25,13 +13,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from allhands.box import pbs_mom, pbs_stat
-from allhands.box import pbs_words as words
-from allhands.box.pbs_header import PbsJob, read, script_of
-from allhands.box.pbs_spool import SERVER, JobId, Spool
-from allhands.box.pbs_words import PbsError
+from allhands.box.pbs import stat, words
+from allhands.box.pbs.header import PbsJob, read, script_of
+from allhands.box.pbs.spool import SERVER, JobId, Spool
+from allhands.box.pbs.words import PbsError
 
-VERSION = "All Hands' stand-in for PBS on Slurm (this is not PBS)"
 # Slurm's objections, and what PBS says instead: a refusal, or a job that waits for ever.
 OBJECTIONS = (
     ("partition", "Unknown queue", words.UNKNOWN_QUEUE),
@@ -43,9 +29,6 @@ NEVER = re.compile(r"configuration is not available|Node count|More processors|e
 SLURM_TIME_EXTRA_S = 30  # Slurm's own limit is in minutes and only stands behind ours
 BLOCK_POLL_S = 0.1
 AS_IT_IS = ("utf-8", "surrogateescape")  # a script may hold any bytes, and keeps them
-
-
-# ---- qsub ----
 
 
 def qsub(argv: Sequence[str]) -> int:
@@ -76,7 +59,7 @@ def submit(spool: Spool, job: PbsJob, script: str) -> JobId:
     folder.mkdir()
     write_private(folder / "script.SC", script)
     write_private(folder / "variables.json", json.dumps(job_variables(job)))
-    start = shlex.join([sys.executable, "-m", "allhands.box.pbs_mom", str(folder)])
+    start = shlex.join([sys.executable, "-m", "allhands.box.pbs.mom", str(folder)])
     batch = f"#!/bin/sh\nexec {start}\n"
     note = {
         "name": job.name,
@@ -255,34 +238,7 @@ def wait(spool: Spool, job_id: JobId) -> int:
             return int((folder / "ended").read_text()) % 256
         if time.monotonic() - asked_s > 2:
             asked_s = time.monotonic()
-            if not pbs_stat.alive(spool, job_id):
+            if not stat.alive(spool, job_id):
                 codes = [int(path.read_text()) % 256 for path in folder.glob("ended*")]
                 return max(codes, default=1)
         time.sleep(BLOCK_POLL_S)
-
-
-# ---- all commands ----
-
-
-def main(argv: Sequence[str]) -> int:
-    command, *rest = argv
-    try:
-        if rest == ["--version"]:
-            print(VERSION)
-            return 0
-        if command == "pbs_tmrsh":
-            return pbs_mom.run_on(rest[0], rest[1:])
-        return {"qsub": qsub, "qstat": pbs_stat.qstat, "qdel": pbs_stat.qdel}[command](rest)
-    except PbsError as error:
-        if str(error):
-            print(error, file=sys.stderr)
-        if error.usage:
-            print(words.USAGE, end="", file=sys.stderr)
-        return error.code
-    except FileNotFoundError as error:
-        print(f"{command}: Slurm's command {error.filename} was not found", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """What does a PBS job see when it starts? Runs one on its first host, as PBS's daemon MOM does.
 
-    python -m allhands.box.pbs_mom FOLDER        (the batch script that `qsub` hands to Slurm)
+    python -m allhands.box.pbs.mom FOLDER        (the batch script that `qsub` hands to Slurm)
 
 The variables are those that were seen in jobs of OpenPBS 23, and no others: no SLURM_*, none of the
 submitter's but with -v and -V. The job starts in the home folder, under a login shell. Its walltime
@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allhands.box.pbs_spool import JobId, Spool, without_slurm
+from allhands.box.pbs.spool import JobId, Spool, without_slurm
 
 KILLED_BY_WALLTIME = -29  # the Exit_status of OpenPBS
 MOM_PORT = 15003

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from allhands.box.pbs_spool import Spool, fields
-from allhands.box.pbs_words import UNKNOWN_QUEUE, PbsError, clock
+from allhands.box.pbs.spool import Spool, fields
+from allhands.box.pbs.words import UNKNOWN_QUEUE, PbsError, clock
 
 QUEUE_COLUMNS = {  # and their widths
     **{"Max": 5, "Tot": 5, "Ena": 3, "Str": 3, "Que": 5},

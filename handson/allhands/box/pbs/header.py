@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from allhands.box.pbs_job import Chunk, Given, PbsJob, job
-from allhands.box.pbs_words import OPTIONS, PbsError, matches
+from allhands.box.pbs.job import Chunk, Given, PbsJob, job
+from allhands.box.pbs.words import OPTIONS, PbsError, matches
 
 __all__ = ["Chunk", "PbsError", "PbsJob", "read", "script_of"]
 
