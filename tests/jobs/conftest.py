@@ -134,6 +134,7 @@ SLURM = Fake(
         "fast|1-12:00:00|3|gpu:a100:4(S:0-1)\n"
         "fast|1-12:00:00|2|gpu:a100:8\n",
         "srun --mpi=list": "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone\n",
+        "scontrol show config": "Configuration data\nClusterName             = Blue-Fir\n",
         "sacctmgr -nP show associations user=me format=account": "physics\nphysics\n",
     },
     {"sbatch", "srun", "mpiexec"},
@@ -143,6 +144,7 @@ PBS = Fake(
     {
         "qstat -Q -f": "Queue: day\n    resources_max.walltime = 24:00:00\nQueue: big\n"
         "    resources_max.nodect = 16\n",
+        "hostname -f": "login2.fir.example.org\n",
         "qstat -B -f": "    default_queue = day\n",
         "pbsnodes -a": "n1\n     resources_available.ngpus = 2\nn2\n"
         "     resources_available.ngpus = 4\n",

@@ -46,6 +46,31 @@ def test_which_scheduler_is_seen(nodes, programs, scheduler):
 
 
 @pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("login2.fir.example.org", "fir"),
+        ("login.cluster.uni-oak.de", "uni-oak"),  # `cluster` would fit every site
+        ("fir-login1.oak.ac.jp", "oak"),
+        ("anna-pc.local", "anna-pc"),
+        ("fir07", "fir"),
+        *[("login01", ""), ("localhost", ""), ("n1", ""), ("", "")],
+    ],
+)
+def test_the_short_name_comes_from_the_hosts_domain_or_name(nodes, host, name):
+    found = detect.look(nodes.Fake({"hostname -f": host})).name
+    assert found == name
+    assert found == "" or write.name_of(found) == f"my_{name}"
+
+
+def test_the_name_of_slurms_cluster_comes_before_the_hosts(nodes):
+    host = {"hostname -f": "login2.oak.example.org"}
+    named = nodes.Fake({**nodes.slurm.answers, **host}, nodes.slurm.programs)
+    assert detect.look(named).name == "blue-fir"
+    nameless = {**named.answers, "scontrol show config": "ClusterName = (null)\n"}
+    assert detect.look(nodes.Fake(nameless, nodes.slurm.programs)).name == "oak"
+
+
+@pytest.mark.parametrize(
     ("text", "clock"),
     [("infinite", ""), ("30:00", "00:30:00"), ("4:00:00", "04:00:00"), ("7-00:00:00", "168:00:00")],
 )
@@ -180,15 +205,15 @@ VALUES = {"SCHEDULER": "slurm", "LAUNCHER": "mpiexec -n 2", "LEVEL": "gpu"}
         ({"QUEUE": "fast", "GPUS_PER_NODE": "9"}, "bad", "GPUs of a node: 8, not 9"),
         ({"MODULES": "cuda"}, "bad", "'cuda' cannot be loaded"),
         ({}, "good", "launcher: mpiexec -n 2"),
-        ({"LAUNCHER": "srun --mpi=pmi2"}, "open", "Prefer mpiexec"),
+        ({"LAUNCHER": "srun --mpi=pmi2"}, "not known", "Prefer mpiexec"),
         ({"LAUNCHER": "srun --mpi=pmix"}, "bad", "this environment has mpich"),
         ({"LAUNCHER": "srun --mpi=pmi9"}, "bad", "srun has no --mpi=pmi9"),
         ({"LAUNCHER": ""}, "bad", "launcher: none"),
-        ({"LAUNCHER": "jsrun"}, "open", "jsrun is not here"),
-        ({"CONDA_ENV": "course"}, "open", "conda is not here"),
+        ({"LAUNCHER": "jsrun"}, "not known", "jsrun is not here"),
+        ({"CONDA_ENV": "course"}, "not known", "conda is not here"),
         ({"CONTAINER": "apptainer exec no.sif"}, "bad", "there is no file no.sif"),
         ({"NETWORK": "ib0"}, "good", "network: ib0"),
-        ({"NETWORK": "ib7"}, "open", r"ib7 is not here \(eno1, ib0\)"),
+        ({"NETWORK": "ib7"}, "not known", r"ib7 is not here \(eno1, ib0\)"),
         ({"SCRATCH": "/no/such"}, "bad", "/no/such cannot be written"),
         ({"SCRATCH": "/tmp"}, "good", "run folders: /tmp"),
     ],

@@ -108,6 +108,19 @@ def test_a_site_that_is_exported_counts_more_and_that_is_said(project, at, monke
     assert "ALLHANDS_SITE=local is exported here, and counts more" in ran.output
 
 
+def test_the_proposed_name_is_the_clusters_else_the_own_files(project, at, nodes):
+    settings = ("LEVEL=cpu", "TIME_MAX=1:00:00")
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert at("init", "--yes", *words, node=nodes.slurm).exit_code in (0, 1)
+    assert own_files(project) == {"my_blue-fir.env", "default"}
+    (project.root / "cluster_jobs/sites/my_blue-fir.env").rename(
+        project.root / "cluster_jobs/sites/my_oak.env"
+    )
+    (project.root / "cluster_jobs/sites/default").write_text("my_oak\n")
+    at("init", "--yes", "--overwrite", *words, node=nodes.slurm)
+    assert own_files(project) == {"my_oak.env", "default"}
+
+
 def test_answers_may_come_from_a_file_and_one_word_changes_one_of_them(project, at, tmp_path):
     file = tmp_path / "answers"
     file.write_text("# ours\nTEMPLATE=pbs-generic\nQUEUE=long\nACCOUNT=gr1\nNODES_MAX=2\n")
@@ -200,7 +213,7 @@ def test_check_ends_with_1_if_something_is_bad_and_tries_the_dry_run(project, at
     bad = at("check", "my_x")
     assert bad.exit_code == 1
     assert "/no/such cannot be written" in bad.output
-    assert "good  dry run of lab1_seq2seq" in bad.output
+    assert "good      dry run of lab1_seq2seq" in bad.output
 
 
 def test_without_a_clone_it_is_a_sentence(tmp_path):

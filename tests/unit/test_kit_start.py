@@ -1,5 +1,6 @@
 """How JupyterLab is started: a free port, the course's settings, no secret on the command line."""
 
+import asyncio
 import json
 import os
 import re
@@ -57,6 +58,26 @@ def test_the_command_says_what_is_special_about_this_machine():
 def test_the_settings_are_readable():
     for path in start.SETTINGS.rglob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_file_browser_shows_the_notebooks_and_not_the_solutions(monkeypatch, tmp_path):
+    from jupyter_events import EventLogger
+    from jupyter_server.serverapp import ServerApp
+
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))  # nobody's own settings
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(start.SETTINGS))
+    app = ServerApp(root_dir=str(start.PROJECT))
+    app.load_config_file(suppress_errors=False)
+    manager = app.contents_manager_class(
+        parent=app, root_dir=str(start.PROJECT), event_logger=EventLogger()
+    )
+    listed = asyncio.run(manager.get("notebooks"))["content"]
+    names = {each["name"] for each in listed}
+    assert {f"{stem}.ipynb" for stem in start.COURSE.labs()} <= names
+    assert start.COURSE.sources.is_relative_to(start.PROJECT / "notebooks" / "src")
+    assert "src" not in names
+    standard = set(type(manager).hide_globs.default())
+    assert standard < set(manager.hide_globs), "what Jupyter hides by itself stays hidden"
 
 
 def test_a_missing_notebook_is_told_before_anything_starts(monkeypatch, tmp_path, capsys):

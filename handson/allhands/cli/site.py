@@ -73,7 +73,7 @@ def _init(
     found = ask.answer_all(
         seen, template, given, None if yes else _put, list(dict.fromkeys(options))
     )
-    likely = own.removeprefix("my_") or "site"
+    likely = own.removeprefix("my_") or seen.name or "site"
     name = write.name_of(name or (likely if yes else _put(ask.NAME, likely, ())))
     path, default = jobs.site(name), jobs.sites / "default"
     text = write.render(
@@ -191,7 +191,7 @@ def show(name: NAME = None) -> None:
 def check_site(name: NAME = None) -> None:
     """Ask whether queue, account, launcher, container, interface of the site are there.
 
-    Exit code 1 if something is bad. What cannot be told from a login node is open, and not bad.
+    Exit code 1 if something is bad. What a login node cannot tell is not known, and not bad.
     """
     with sentences():
         jobs = folder.Jobs.find()

@@ -4,7 +4,8 @@
     python -m allhands.kit.start --no-browser   # prints the address
     python -m allhands.kit.start --port 9999
 
-The settings are in handson/jupyter. They hide what is for instructors and keep the Validate button.
+The settings are in handson/jupyter. They hide what is for instructors, and the
+folder `src` with the solutions; they keep the Validate button.
 Stop JupyterLab with Ctrl-C.
 """
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from allhands.sites.detect import SUBMITS, Node, Seen, load_and_find
 
 Values = Mapping[str, str]
-GOOD, OPEN, BAD = "good", "open", "bad"  # open: cannot be told from here
+GOOD, NOT_KNOWN, BAD = "good", "not known", "bad"  # not known: cannot be told from here
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was asked, what was seen, and what to do if it is bad or open."""
+    """One line: what was asked, what was seen, and what to do if it is not good."""
 
     state: str
     asked: str
@@ -24,7 +24,7 @@ class Finding:
     todo: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.state:<5} {self.asked}: {self.seen}"
+        line = f"{self.state:<9} {self.asked}: {self.seen}"
         return f"{line}. {self.todo}" if self.todo else line
 
 
@@ -46,7 +46,7 @@ def queue(values: Values, seen: Seen, node: Node) -> Finding | None:
     if not name:
         return Finding(BAD, "queue", "ALLHANDS_QUEUE is empty", "Write it, or empty its option.")
     if not seen.queues:
-        return Finding(OPEN, "queue", f"{name}; the scheduler lists none", "Ask the site.")
+        return Finding(NOT_KNOWN, "queue", f"{name}; the scheduler lists none", "Ask the site.")
     missing = [one for one in name.split(",") if one not in seen.queues]
     if missing:
         known = ", ".join(sorted(seen.queues))
@@ -65,7 +65,9 @@ def account(values: Values, seen: Seen, node: Node) -> Finding | None:
     known = seen.accounts
     shown = option.replace("{}", name)
     if not known:
-        return Finding(OPEN, "account", f"{shown}; the scheduler does not say", "A job will tell.")
+        return Finding(
+            NOT_KNOWN, "account", f"{shown}; the scheduler does not say", "A job will tell."
+        )
     if name not in known:
         return Finding(BAD, "account", f"{name} is not yours", f"Known: {', '.join(known)}.")
     return Finding(GOOD, "account", shown)
@@ -98,7 +100,9 @@ def launcher(values: Values, seen: Seen, node: Node) -> Finding | None:
     here = node.which(words[0]) or load_and_find(node, values.get("MODULES", ""), words[0])
     kinds = [word.partition("=")[2] for word in words if word.startswith("--mpi=")]
     if not here and values["SCHEDULER"] != "none":
-        return Finding(OPEN, "launcher", f"{words[0]} is not here", "A compute node may have it.")
+        return Finding(
+            NOT_KNOWN, "launcher", f"{words[0]} is not here", "A compute node may have it."
+        )
     if not here:
         return Finding(BAD, "launcher", f"{words[0]} is not here", "Activate the environment.")
     if kinds and seen.mpi_types and kinds[0] not in seen.mpi_types:
@@ -114,7 +118,7 @@ def launcher(values: Values, seen: Seen, node: Node) -> Finding | None:
         )
     if seen.mpi == "mpich" and kinds and kinds[0].startswith("pmi2"):
         return Finding(
-            OPEN,
+            NOT_KNOWN,
             "launcher",
             "srun --mpi=pmi2 starts ranks, but those of MPICH's wheel may hang on several nodes",
             "Prefer mpiexec -n {ranks}.",
@@ -129,7 +133,7 @@ def conda(values: Values, seen: Seen, node: Node) -> Finding | None:
     known = node.ask("conda", "env", "list")
     if not known:
         return Finding(
-            OPEN, "conda environment", f"{name}; conda is not here", "See ALLHANDS_MODULES."
+            NOT_KNOWN, "conda environment", f"{name}; conda is not here", "See ALLHANDS_MODULES."
         )
     if name in known.split():
         return Finding(GOOD, "conda environment", name)
@@ -145,7 +149,9 @@ def container(values: Values, seen: Seen, node: Node) -> Finding | None:
     if missing:
         return Finding(BAD, "container", f"there is no file {missing[0]}", "Build or copy it.")
     if not (node.which(words[0]) or load_and_find(node, values.get("MODULES", ""), words[0])):
-        return Finding(OPEN, "container", f"{words[0]} is not here", "A compute node may have it.")
+        return Finding(
+            NOT_KNOWN, "container", f"{words[0]} is not here", "A compute node may have it."
+        )
     return Finding(GOOD, "container", " ".join(words))
 
 
@@ -157,7 +163,7 @@ def network(values: Values, seen: Seen, node: Node) -> Finding | None:
         return Finding(GOOD, "network", name)
     known = ", ".join(seen.interfaces) or "none"
     return Finding(
-        OPEN,
+        NOT_KNOWN,
         "network",
         f"{name} is not here ({known})",
         "Look on a compute node: ip -brief address.",

