@@ -4,7 +4,7 @@
     mpiexec -n 2 python handson/lab0_doctor/where.py         # two ranks of one world
     sbatch handson/lab0_doctor/hello.slurm                   # on two nodes
 
-With `--fail 1` rank 1 ends with exit code 7: what does the job say then?
+With `--fail 1` rank 1 says that it fails, and ends with exit code 7: what is that of the job?
 """
 
 import argparse
@@ -29,6 +29,7 @@ def main() -> None:
     if comm.rank == 0:  # one rank prints for all, so lines do not mix
         print("\n".join(lines), flush=True)
     if comm.rank == asked.fail:
+        print(f"rank {comm.rank} on {host} fails: exit code 7", file=sys.stderr, flush=True)
         sys.exit(7)
 
 

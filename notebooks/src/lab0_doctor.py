@@ -319,7 +319,7 @@ print("exit code", alone.returncode)
 # $a$ is the **start-up**: what a message costs before its first byte has moved. $b$ is the time of one byte; $1/b$ is the
 # **bandwidth**.
 #
-# To measure it, two ranks throw a ball to and fro. Why to and fro, and not just one way? Because then one clock is enough.
+# To measure it, two ranks throw a ball back and forth. Why back and forth, and not just one way? Because then one clock is enough.
 #
 # ### Exercise: `message`
 
@@ -480,9 +480,9 @@ for name, file in {"one message": "message.csv", "one all-reduce": "link.csv"}.i
     print(f"{name:15} {small_us:8.1f} us for 4 bytes, {large_us:8.1f} us for 1,048,576 bytes")
 
 # %% [markdown]
-# Lab 2 shows why. Lab 4 plans with the line of the all-reduce, its $a$ and its $b$, for your own link. So we keep it where
-# lab 4 looks: `runs/link.json`, in the folder of this notebook. When you have a cluster, put the `link.json` of a job on two
-# nodes there instead.
+# An all-reduce is more than a message: the ranks first wait for each other, and lab 2 shows what else it does. Lab 4 plans with
+# the line of the all-reduce, its $a$ and its $b$, for your own link. So we keep it where lab 4 looks: `runs/link.json`, in the folder of this notebook. When you have a cluster, put the `link.json` of a job on two
+# nodes there instead: the job's log says how.
 
 # %%
 from allhands.mgwfbp import own_link
@@ -504,12 +504,12 @@ print(own_link.load())
 # ```
 #
 # **You have a laptop with Linux.** Then you can have a cluster in a box: a real Slurm with several hosts, inside of this
-# machine, and gone without a trace when you say so:
+# machine, and gone without a trace when you say so. As root (`sudo .venv/bin/allhands ...`, if you are not):
 #
 # ```
-# sudo .venv/bin/allhands box up --nodes 2 --rate 1gbit --delay 250us
-# sudo .venv/bin/allhands box sh                # a shell on its login node: sinfo, sbatch, squeue
-# sudo .venv/bin/allhands box down
+# .venv/bin/allhands box up --nodes 2 --rate 1gbit --delay 250us
+# .venv/bin/allhands box sh                     # a shell on its login node: sinfo, sbatch, squeue
+# .venv/bin/allhands box down
 # ```
 #
 # In both you can practise what a scheduler can do: arrays, jobs that wait for others, ending a job, exit codes. The bench

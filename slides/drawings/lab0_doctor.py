@@ -23,7 +23,7 @@ def lab0_doctor_talk_placements() -> draw.Picture:
 
 
 def lab0_doctor_talk_round_trip() -> draw.Picture:
-    """Two ranks throw a ball to and fro."""
+    """Two ranks throw a ball back and forth."""
     return ranks.round_trip()
 
 

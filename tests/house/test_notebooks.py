@@ -36,5 +36,11 @@ def test_an_answer_never_stands_outside_its_solution_region(stem):
 
 
 @pytest.mark.parametrize("stem", STEMS)
+def test_a_notebook_leaves_no_folder_behind(stem):
+    """`tempfile.TemporaryDirectory`, held in a variable, goes with the kernel; mkdtemp stays."""
+    assert "mkdtemp" not in (COURSE.sources / f"{stem}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stem", STEMS)
 def test_the_solved_notebook_is_valid(stem):
     nbformat.validate(source.solved_notebook(stem))

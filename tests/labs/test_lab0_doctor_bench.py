@@ -50,3 +50,6 @@ def test_the_bench_s_program_says_who_is_where_and_can_fail():
     with pytest.raises(launch.RanksFailed) as failed:
         launch.mpirun(BENCH / "where.py", "--fail", 1, ranks=2, time_limit_s=60)
     assert failed.value.culprits == (1,)
+    (said,) = failed.value.finished.output[1]
+    assert said.text.startswith("rank 1 on ")
+    assert said.text.endswith(" fails: exit code 7")

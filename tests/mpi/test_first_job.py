@@ -22,6 +22,8 @@ def folder(tmp_path_factory):
     words = ("--out", folder, "--repeats", 3)
     done = launch.mpirun("allhands.train.first_job", *words, ranks=3, time_limit_s=120)
     assert done.text(rank=1) == done.text(rank=2) == ""  # rank 0 alone speaks
+    last = [line.partition(":")[0] for line in done.text(rank=0).splitlines()[-2:]]
+    assert last == ["one message, ranks 0 and 1", "one all-reduce, 3 ranks"]
     assert (folder / "places.txt").read_text() in done.text(rank=0) + "\n"
     return folder
 

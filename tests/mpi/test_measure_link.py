@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +40,26 @@ def test_a_size_that_is_no_fp32_array_is_refused():
 
     with pytest.raises(ValueError, match="multiples of 4 bytes"):
         measure_link.time_all_reduces(MPI.COMM_SELF, [6])
+
+
+def test_a_kept_line_says_the_way_to_lab_4(tmp_path, monkeypatch):
+    notebooks, project = tmp_path / "notebooks", tmp_path / "a b"
+    monkeypatch.setattr(measure_link, "LAB_4", notebooks / "runs" / "link.json")
+    (project / "run").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    kept = Path("run") / "link.json"
+    kept.write_text("the line")
+    command = measure_link.how_lab_4_finds(kept.resolve()).partition("this line: ")[2]
+    subprocess.run(["bash", "-c", command], check=True)
+    assert measure_link.LAB_4.read_text() == "the line"
+    monkeypatch.chdir(notebooks)
+    assert measure_link.how_lab_4_finds(Path("runs") / "link.json") == "Lab 4 reads this file."
+
+
+def test_a_line_in_short_has_microseconds_and_nanoseconds():
+    times_s = [2e-4 + 8e-9 * size for size in measure_link.SIZES_BYTES]
+    assert measure_link.in_short("it", times_s) == "it: a = 200.0 us, b = 8.000 ns a byte"
+    assert measure_link.in_short("it", times_s[::-1]) == "it: no straight line fits its times"
 
 
 def test_a_table_that_no_line_fits_is_said_in_words():

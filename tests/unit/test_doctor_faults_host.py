@@ -232,14 +232,14 @@ FAULTS = {
         "threads",
         "warn",
         "all 4 cores",
-        "OMP_NUM_THREADS=1",
+        "Each rank would take all 4 cores. Before you start ranks: export OMP_NUM_THREADS=1",
     ),
     "many threads": (
         Laptop(environ={"OMP_NUM_THREADS": "8"}),
         "threads",
         "warn",
         "OMP_NUM_THREADS=8",
-        "OMP_NUM_THREADS=1",
+        "Each rank would take 8 threads. Before you start ranks: export OMP_NUM_THREADS=1",
     ),
 }
 

@@ -26,6 +26,7 @@ def grade(
     """Run a notebook in a fresh kernel, grade it, and write the score.
 
     Cells with checks are restored from the course before they run, so edits there do not count.
+    The exit code is 0 whatever the points; with --full it is 1 below full marks.
     """
     from allhands.grade.notebook import grade_notebook, read_submission, try_place
 

@@ -165,6 +165,10 @@ def _sheet(name: str, folder: Path, columns: int = 3) -> Path:
     return path
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m allhands.kit.slides", description=(__doc__ or "").splitlines()[0]
@@ -178,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
         quick = asked.html or asked.sheet
         seconds = build(names, formats=("html",) if quick else tuple(marp.FORMATS))
         for format, took_s in seconds.items():
-            print(f"{len(names)} decks as {format}: {took_s:.0f} s, in {BUILD}")
+            print(f"{_count(len(names), 'deck')} as {format}: {took_s:.0f} s, in {BUILD}")
         if asked.sheet:
             print(*sheets(names), sep="\n")
         found = [] if asked.names else slides_check.decks_missing()
@@ -191,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     for sentence in found:
         print(sentence)
-    print(f"{len(found)} findings" if found else "The checks found nothing.")
+    print(_count(len(found), "finding") if found else "The checks found nothing.")
     return 1 if found else 0
 
 

@@ -8,7 +8,9 @@ It leaves four files in the folder:
     places.txt     a line a rank: rank, host, local rank, cores, GPU, launcher
     message.csv    bytes and seconds of one message between ranks 0 and 1
     link.csv       bytes and seconds of one all-reduce of all ranks
-    link.json      the line that was fitted to link.csv: what lab 4 wants (mgwfbp/own_link.py)
+    link.json      the line that was fitted to link.csv: for lab 4, in notebooks/runs
+
+In the end rank 0 prints the line of a message and that of an all-reduce, to compare them.
 
 Of all repeats the shortest counts. The machine does other things too, and they can only make it
 longer. If no straight line fits what a busy machine has measured, the all-reduce is measured again.
@@ -62,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if comm.bcast(measure_link.is_a_line(times_s)):
             break
     measure_link.report(comm, times_s, asked.out / "link.csv", asked.out / "link.json")
+    if comm.rank == 0:
+        print(measure_link.in_short("one message, ranks 0 and 1", messages_s))
+        print(measure_link.in_short(f"one all-reduce, {comm.size} ranks", times_s))
 
 
 if __name__ == "__main__":

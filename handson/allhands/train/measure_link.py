@@ -4,11 +4,13 @@
 
 Each size is timed `--repeats` times after a barrier; the time of one all-reduce is that of its
 slowest rank. Rank 0 writes the medians as CSV (bytes, seconds) and prints the fit; with `--keep` it
-writes the fit as well, for lab 4 (mgwfbp/own_link.py). The arrays are FP32 in the memory of the
-CPU, so this is MPI's cost and not NCCL's.
+writes the fit as well (mgwfbp/own_link.py), and says how lab 4 finds it. The arrays are FP32 in
+the memory of the CPU, so this is MPI's cost and not NCCL's.
 """
 
 import argparse
+import os
+import shlex
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +19,14 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from allhands import launch
+from allhands import labs, launch
 from allhands.mgwfbp import own_link
 from allhands.mgwfbp.fit import Fit, fit
 from allhands.mgwfbp.table import write_table
 
 SIZES_BYTES = tuple(4**power for power in range(1, 12))  # 4 bytes to 4 MiB
 WARM_UP = 3
+LAB_4 = labs.COURSE.notebooks / own_link.KEPT  # where lab 4 looks
 
 
 def time_all_reduces(
@@ -72,7 +75,26 @@ def report(comm: MPI.Comm, times_s: Sequence[float], table: Path, keep: Path | N
     print(f"table: {table}")
     if keep is not None and (found := _fit(times_s)):
         own_link.save(own_link.of(found, ranks=comm.size, hosts=tuple(hosts)), keep)
-        print(f"kept for lab 4: {keep}")
+        print(f"line: {keep}")
+        print(how_lab_4_finds(keep))
+
+
+def how_lab_4_finds(keep: Path) -> str:
+    """What to do with a kept line, in a sentence. Its paths begin in the folder of the process."""
+    if keep.resolve() == LAB_4.resolve():
+        return "Lab 4 reads this file."
+    place = Path(os.path.relpath(LAB_4))
+    folder, kept, there = (shlex.quote(str(path)) for path in (place.parent, keep, place))
+    return f"Lab 4 reads {there}. To plan with this line: mkdir -p {folder} && cp {kept} {there}"
+
+
+def in_short(what: str, times_s: Sequence[float]) -> str:
+    """The start-up and the time of a byte of what took `times_s` for SIZES_BYTES, in a line."""
+    found = _fit(times_s)
+    if found is None:
+        return f"{what}: no straight line fits its times"
+    a_us, b_ns = 1e6 * found.cost.startup_s, 1e9 * found.cost.s_per_byte
+    return f"{what}: a = {a_us:.1f} us, b = {b_ns:.3f} ns a byte"
 
 
 def is_a_line(times_s: Sequence[float]) -> bool:

@@ -29,7 +29,8 @@ def threads(machine: Machine) -> list[Finding]:
     if value == "1" or cores == 1:
         return [Finding("threads", "good", f"OMP_NUM_THREADS={value}" if value else "one core")]
     seen = f"OMP_NUM_THREADS={value}" if value else f"OMP_NUM_THREADS unset: all {cores} cores"
-    advice = "Each rank would take so many. Before you start ranks: export OMP_NUM_THREADS=1"
+    each = f"{value} threads" if value else f"all {cores} cores"
+    advice = f"Each rank would take {each}. Before you start ranks: export OMP_NUM_THREADS=1"
     return [Finding("threads", "warn", seen, advice)]
 
 
