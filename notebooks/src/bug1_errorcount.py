@@ -412,7 +412,8 @@ desk.check("trap", trap)
 # **Predict:** for which logs will it say something else than your verdict?
 
 # %%
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory(prefix="bug1-")  # goes with the kernel
+folder = Path(temporary.name)
 for log in (*logs.values(), *race[1:], duplicate):
     path = folder / f"{log.name.replace(', ', '_')}.log"
     path.write_text(log.text + "\n", encoding="utf-8")

@@ -29,7 +29,8 @@ from allhands.train import slower
 from allhands.train.faults import bug4_slower
 
 desk = Desk("bug4_slower")
-folder = Path(tempfile.mkdtemp(prefix="bug4-"))
+temporary = tempfile.TemporaryDirectory(prefix="bug4-")  # goes with the kernel
+folder = Path(temporary.name)
 
 # %% [markdown]
 # ## 1. The note

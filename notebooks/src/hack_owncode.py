@@ -24,7 +24,8 @@ from allhands.grade.desk import Desk
 from allhands.train import own_page, own_program
 
 desk = Desk("hack_owncode")
-folder = Path(tempfile.mkdtemp(prefix="own-"))
+temporary = tempfile.TemporaryDirectory(prefix="own-")  # goes with the kernel
+folder = Path(temporary.name)
 bench = Path(allhands.__file__).parents[1] / "hack_owncode"
 print((bench / "one_device.py").read_text())
 

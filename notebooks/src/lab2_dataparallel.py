@@ -61,7 +61,8 @@ from allhands.train.on_ranks import on_ranks
 from allhands.train.rehearsal import rehearse
 
 desk = Desk("lab2_dataparallel")
-folder = Path(tempfile.mkdtemp(prefix="lab2-"))
+temporary = tempfile.TemporaryDirectory(prefix="lab2-")  # goes with the kernel
+folder = Path(temporary.name)
 
 # %% [markdown]
 # ## 1. Ranks

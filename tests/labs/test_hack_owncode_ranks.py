@@ -1,5 +1,6 @@
 """hack_owncode on ranks: what communicates, refused or passed; a script as a rank of a job."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from allhands import launch
 from allhands.grade.checks.hack_owncode_ranks import Alone, on_ranks
 from allhands.grade.desk import Desk
 from allhands.train import own_program, own_start
@@ -188,3 +190,60 @@ def test_own_start_runs_a_script_with_its_arguments_and_refuses_what_is_none(tmp
     none = subprocess.run([*command, tmp_path / "gone.py"], capture_output=True, text=True)
     assert none.returncode == 2
     assert "gone.py" in none.stderr
+
+
+# Ranks that never meet
+
+TWO = {"ALLHANDS_RANKS": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}
+MEETS = """
+import tempfile
+import torch.distributed as dist
+place = tempfile.NamedTemporaryFile()
+dist.init_process_group("gloo", init_method=f"file://{place.name}", rank=0, world_size=1)
+"""
+
+
+def started(folder, text, **environ):
+    """A program, started by `own_start` in an environment of its own."""
+    script = folder / "mine.py"
+    script.write_text(text, encoding="utf-8")
+    words = ("RANK", "WORLD_SIZE", "PMI_", "SLURM_", "OMPI_", "ALLHANDS_", "MPI_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(words)}
+    command = [sys.executable, "-m", "allhands.train.own_start", script]
+    return subprocess.run(command, env={**kept, **environ}, capture_output=True, text=True)
+
+
+def test_a_program_that_joins_no_world_is_told_so_by_rank_0_and_ends_as_it_would(tmp_path):
+    for text in ("print(1)", "import sys\nprint(1)\nsys.exit(0)"):
+        done = started(tmp_path, text, **TWO)
+        assert (done.returncode, done.stdout) == (0, "1\n")
+        assert "2 ranks ran, and none joined the others: each trained alone" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert started(tmp_path, "print(1)", **TWO | {"PMI_RANK": "1"}).stderr == ""
+    assert started(tmp_path, "print(1)").stderr == ""
+    failed = started(tmp_path, "import sys\nsys.exit(3)", **TWO)
+    assert (failed.returncode, failed.stderr) == (3, "")
+
+
+@pytest.mark.parametrize("end", ["", "dist.destroy_process_group()\n"], ids=["open", "destroyed"])
+def test_a_process_group_counts_also_when_it_is_gone(end, tmp_path):
+    done = started(tmp_path, MEETS + end, **TWO)
+    assert done.returncode == 0, done.stderr
+    assert "none joined" not in done.stderr
+    none = started(tmp_path, "import torch.distributed", **TWO)
+    assert "none joined" in none.stderr
+
+
+def test_a_world_of_mpi_counts_if_it_holds_others(tmp_path):
+    script = tmp_path / "mine.py"
+
+    def said_by(rank, text):
+        script.write_text(text, encoding="utf-8")
+        done = launch.mpirun(own_start.__file__, script, ranks=2, time_limit_s=60)
+        return done.text(rank, stream="err")
+
+    assert "none joined" in said_by(0, "print(1)")
+    assert "none joined" not in said_by(1, "print(1)")
+    assert "none joined" not in said_by(0, "from mpi4py import MPI")
+    done = started(tmp_path, "from mpi4py import MPI", ALLHANDS_RANKS="2")  # no mpiexec: alone
+    assert "none joined" in done.stderr

@@ -114,3 +114,23 @@ def test_a_notebook_gets_the_text_too(tmp_path, monkeypatch):
     answer = answer_to(tmp_path, TRACEBACK + INDEX)
     monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
     assert "IndexError" in triage.report(answer)
+
+
+JOB = """[job] 2026-11-30 01:54:59 job 7, part 1, on n1: python my_train.py
+epoch 1: loss 0.25
+[job] 2026-11-30 01:55:03 job 7 ended with exit code {}. Run folder: runs/mine/7
+"""
+
+
+def test_the_log_of_a_job_script_is_a_jobs_log(tmp_path):
+    answer = answer_to(tmp_path, JOB.format(0))
+    assert not answer.failed
+    assert "Is this a job's log?" not in answer.cause
+    assert answer.next_step == "Nothing to debug."
+
+
+def test_a_job_that_failed_without_a_word_is_not_called_well(tmp_path):
+    answer = answer_to(tmp_path, JOB.format(0) + JOB.format(3))
+    assert "exit code 3" in answer.cause
+    assert "Nothing to debug" not in answer.next_step
+    assert answer_to(tmp_path, JOB.format(3) + JOB.format(0)).next_step == "Nothing to debug."

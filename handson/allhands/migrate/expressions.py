@@ -10,7 +10,18 @@ import ast
 from dataclasses import replace
 
 from allhands.migrate import naming
-from allhands.migrate.facts import NOTHING, UNKNOWN, Call, Condition, Facts, Loop, Setting, Value
+from allhands.migrate.facts import (
+    NOTHING,
+    UNKNOWN,
+    Call,
+    Condition,
+    Facts,
+    Loop,
+    Setting,
+    Value,
+    choice,
+    opened,
+)
 from allhands.migrate.meaning import (
     as_test,
     by_name,
@@ -24,13 +35,9 @@ from allhands.migrate.meaning import (
     source_of,
     with_name,
 )
+from allhands.migrate.results import result_of
 
 ENVIRONMENTS = {"os.environ", "environ"}
-SAME_THING = {  # methods that give back what they were called on
-    *("to", "cuda", "cpu", "half", "float", "double", "train", "eval", "to_gpu", "to_cpu"),
-    *("to_device", "to_chx", "requires_grad_", "apply", "compile", "bfloat16"),
-    *("clone", "detach", "contiguous"),
-}
 STARTERS = {"spawn", "start_processes", "Process", "Thread", "run", "launch", "notebook_launcher"}
 
 
@@ -61,7 +68,7 @@ class Expressions:
 
     def constant(self, node: ast.AST) -> Value:
         """A literal; anything else is unknown."""
-        return Value(const=node.value) if isinstance(node, ast.Constant) else NOTHING
+        return self._of_Constant(node) if isinstance(node, ast.Constant) else NOTHING
 
     def dotted(self, node: ast.AST) -> str:
         """The full name of `nn.Linear`: torch.nn.Linear. "" if its root is no import."""
@@ -138,7 +145,7 @@ class Expressions:
     _of_SetComp = _of_GeneratorExp = _of_DictComp = _of_ListComp
 
     def _of_Constant(self, node: ast.Constant) -> Value:
-        return Value(const=node.value)
+        return Value(const=node.value, line=node.lineno)
 
     def _of_Tuple(self, node: ast.Tuple | ast.List) -> Value:
         parts = tuple(self.value(each) for each in node.elts)
@@ -160,7 +167,7 @@ class Expressions:
 
     def _of_FormattedValue(self, node: ast.FormattedValue) -> Value:
         inner = self.value(node.value)
-        return inner if node.format_spec is None else replace(inner, const=UNKNOWN)
+        return inner if node.format_spec is None else opened(inner)
 
     def _of_NamedExpr(self, node: ast.NamedExpr) -> Value:
         value = self.value(node.value)
@@ -217,8 +224,8 @@ class Expressions:
             parts = [self.value(part) for part in (cut.lower, cut.upper, cut.step)]
             if any(part.rank for part in parts):
                 self.facts.sharded.append((node.lineno, owner))
-                return replace(owner, rank="some", text="", const=UNKNOWN)
-            return replace(owner, text="", const=UNKNOWN)
+                return opened(owner, rank="some", text="")
+            return opened(owner, text="")
         index = self.value(cut)
         return Value(origins=owner.origins, rank=index.rank and "some", size=owner.size)
 
@@ -257,7 +264,7 @@ class Expressions:
             return Value(test=flipped(as_test(inner)))
         if isinstance(node.op, ast.USub) and isinstance(inner.const, (int, float)):
             return Value(const=-inner.const)
-        return replace(inner, const=UNKNOWN)
+        return opened(inner)
 
     def _of_IfExp(self, node: ast.IfExp) -> Value:
         test = self.value(node.test)
@@ -274,7 +281,11 @@ class Expressions:
             origins = first.origins
         rank = first.rank or second.rank or (ranks and "some")
         size, test = first.size or second.size, first.test or second.test
-        return Value(origins=origins[:8], rank=rank, size=size, test=test)
+        return Value(
+            *(origins[:8], UNKNOWN, rank, test, size),
+            options=choice(first, second),
+            line=node.lineno,
+        )
 
     def _of_Compare(self, node: ast.Compare) -> Value:
         left = self.value(node.left)
@@ -315,10 +326,11 @@ class Expressions:
             for name, each in keywords.items():
                 self._setting(ast.Constant(name), each, node.lineno)
         if call.name in ("os.environ.setdefault", "os.putenv") and len(node.args) > 1:
-            value = replace(args[1], const=UNKNOWN) if short == "setdefault" else args[1]
+            value = opened(args[1]) if short == "setdefault" else args[1]
             self._setting(node.args[0], value, node.lineno)
         returned = self._enter(call, called, args, keywords)
-        return self._result(call, returned)
+        owner = self.function.partition(".")[0]
+        return result_of(call, returned, owner if owner in self.classes else "")
 
     def _method(self, owner: Value, name: str) -> Value:
         """The method of a class of the script, or of its bases in the script."""
@@ -341,7 +353,7 @@ class Expressions:
             default = keywords.get("default", NOTHING)
             if default.rank or default.size:
                 name = str(call.args[-1].const).lstrip("-").replace("-", "_")
-                self.options[name] = replace(default, const=UNKNOWN, as_text=False)
+                self.options[name] = opened(default, as_text=False)
         if called.local is not None:
             words = {key: value for key, value in keywords.items() if key != "**"}
             return self.follow(called.local, args, words, instance=called.instance)
@@ -352,45 +364,3 @@ class Expressions:
                 given = call.arg(1, "args") if spawned else keywords.get("args", NOTHING)
                 return self.follow(target.local, given.parts, {}, spawned=spawned)
         return NOTHING
-
-    def _result(self, call: Call, returned: Value) -> Value:
-        """What a call gives back."""
-        short, receiver = call.short, call.receiver or NOTHING
-        text = call.name
-        if text == "super":
-            instance = self.function.partition(".")[0]
-            return Value(instance=instance if instance in self.classes else "", text="super()")
-        named = naming.FIRST_TEST.search(short) and short.startswith(("is_", "am_", "_is"))
-        if named and not as_test(returned):
-            return Value(origins=(call,), test="first")
-        if returned is not NOTHING:
-            return replace(returned, origins=(*returned.origins, call)[-8:], text="")
-        if short in ("get_rank", "rank", "Get_rank") or text.endswith("process_index"):
-            return Value(origins=(call,), rank="world")
-        if short in ("local_rank", "get_local_rank", "get_node_local_rank"):
-            return Value(origins=(call,), rank="local")
-        if short in ("get_world_size", "Get_size") or (
-            short in ("size", "local_size") and call.of(naming.HOROVOD)
-        ):
-            return Value(origins=(call,), size=True)
-        if text in ("os.getenv", "os.environ.get", "environ.get"):
-            return of_variable(call.arg(0).const)
-        if short in ("int", "str", "float", "min", "max", "abs", "format"):
-            rank = next((value.rank for value in call.values if value.rank), "")
-            size = any(value.size for value in call.values)
-            const = call.arg(0).const if short in ("int", "str") else UNKNOWN
-            return Value(origins=(call,), const=const, rank=rank, size=size)
-        rank = next((v.rank for v in (*call.values, receiver) if v.rank), "")
-        if short not in ("device", "Device"):
-            rank = rank and "some"
-        asks = any(v.made_by("create_communicator") or _is_comm(v) for v in call.values)
-        ratio = short in ("tensor", "as_tensor", "array", "asarray", "item", "float") and any(
-            value.ratio for value in (*call.args, receiver)
-        )
-        if short in SAME_THING and receiver is not NOTHING:
-            return replace(receiver, origins=(*receiver.origins, call)[-8:], text=receiver.text)
-        return Value(origins=(call,), rank=rank, ratio=ratio, test="perhaps" if asks else "")
-
-
-def _is_comm(value: Value) -> bool:
-    return bool(naming.COMMUNICATOR.search(value.text))

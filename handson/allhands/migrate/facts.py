@@ -26,6 +26,8 @@ class Value:
     local: the function or class of this file that it is; instance: the class that it is one of.
     parts: of a tuple, its parts. as_text: a text, such as a variable of the
     environment: a bare `if` asks whether there is any, and not which rank this is.
+    options: of a choice between constants, these constants. line: where the constant, or the
+    choice, is written; 0 if it is none.
     """
 
     origins: tuple[Call, ...] = ()
@@ -39,6 +41,13 @@ class Value:
     instance: str = ""
     parts: tuple[Value, ...] = ()
     as_text: bool = False
+    options: tuple[object, ...] = ()
+    line: int = field(default=0, compare=False)
+
+    @property
+    def constants(self) -> tuple[object, ...]:
+        """All constants that it may be; empty if it may be something else, too."""
+        return (self.const,) if self.known else self.options
 
     @property
     def known(self) -> bool:
@@ -51,6 +60,18 @@ class Value:
 
 
 NOTHING = Value()
+
+
+def choice(first: Value, second: Value) -> tuple[object, ...]:
+    """The constants of a value that is the one or the other; empty if one of them is open."""
+    if not first.constants or not second.constants:
+        return ()
+    return tuple(dict.fromkeys((*first.constants, *second.constants)))
+
+
+def opened(value: Value, **changes: object) -> Value:
+    """What is left of a value when its constant does not hold any more."""
+    return replace(value, const=UNKNOWN, options=(), **changes)
 
 
 def either(first: Value, second: Value) -> Value:
@@ -69,6 +90,8 @@ def either(first: Value, second: Value) -> Value:
         instance=second.instance or first.instance,
         parts=tuple(map(either, first.parts, second.parts)) if alike else (),
         as_text=first.as_text or second.as_text,
+        options=() if same else choice(first, second),
+        line=first.line or second.line,
     )
 
 

@@ -26,13 +26,26 @@ def number_of(value: Value) -> object:
             return int(found[1])
         if isinstance(each.const, int) and not isinstance(each.const, bool) and each.const >= 0:
             return each.const
+        if (number := _number_among(each.options)) is not None:
+            return number
     return None
 
 
+def _number_among(options: tuple[object, ...]) -> int | None:
+    """The device number of `"cuda:0" if ... else "cpu"`; None if there are several, or none."""
+    texts = (each for each in options if isinstance(each, str))
+    numbers = {int(found[1]) for each in texts if (found := FIXED.match(each))}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
 def current(value: Value) -> bool:
-    """Whether a value is "cuda" without a number: the device that is current."""
-    made = [call.arg(0) for call in value.origins if call.short == "device"]
-    return any(each.const in ANY_GPU for each in (value, *made) if each.known)
+    """Whether a value is, or may be, "cuda" without a number: the device that is current."""
+    devices = [call for call in value.origins if call.short == "device"]
+    made = [call.arg(0) for call in devices if not call.given(1, "index")]
+    return any(
+        each.const in ANY_GPU or (not each.rank and not set(ANY_GPU).isdisjoint(each.options))
+        for each in (value, *made)
+    )
 
 
 def chooses(facts: Facts) -> Iterator[Call]:
@@ -65,11 +78,11 @@ def uses_gpu(call: Call) -> bool:
         return not call.args and "device" not in call.keywords
     if call.short == "to_gpu":
         return not call.args if call.receiver is not None else len(call.args) < 2
-    if call.short == "to" and call.args:
-        return call.arg(0).const in ANY_GPU or current(call.arg(0))
+    if call.short == "to":
+        return current(call.arg(0, "device"))
     device = call.keywords.get("device")
     made_here = device is not None and call.of("torch") and call.short != "device"
-    return made_here and "init" not in call.short and (device.const in ANY_GPU or current(device))
+    return made_here and "init" not in call.short and current(device)
 
 
 def fixed(facts: Facts) -> Iterator[Spot]:
@@ -179,10 +192,11 @@ def after_setup(facts: Facts) -> Iterator[tuple[Call, Call]]:
 def _moves(call: Call) -> bool:
     value = call.arg(0, "device")
     return (
-        value.const in ANY_GPU
+        current(value)
         or bool(value.rank)
         or value.made_by("device")
-        or ("device" in value.text or (isinstance(value.const, str) and ":" in value.const))
+        or "device" in value.text
+        or any(isinstance(each, str) and ":" in each for each in value.constants)
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from allhands.migrate.facts import Call, Facts
 from allhands.migrate.rule import Rule, Spot, at, first
 from allhands.migrate.rules_data import ITERATORS, trained_on
-from allhands.migrate.rules_device import number_of
+from allhands.migrate.rules_device import current, number_of
 from allhands.migrate.rules_output import EXTENSIONS, SPEAKING
 
 OPTIMIZERS = {
@@ -48,8 +48,13 @@ def device(facts: Facts) -> Iterator[Spot]:
         moves = call.short in ("to", "to_device", "use", "set_device")
         if value.const == "cpu":
             continue
-        if call.reached and (names or (moves and number_of(value) is not None)):
+        if not call.reached:
+            continue
+        says = current(value) or number_of(value) is not None
+        if names:
             yield at(call)
+        elif moves and says and not value.made_by("device"):
+            yield Spot(value.line, value.line) if value.line else at(call)  # where "cuda" stands
 
 
 def data(facts: Facts) -> Iterator[Spot]:

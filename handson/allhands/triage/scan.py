@@ -5,6 +5,7 @@ world_size, root_error_class, root_ranks, culprit_ranks, silent_ranks, duplicate
 rank_dependent (None: undetermined), roots, secondary_errors, cause_id, cause, next_step.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +31,7 @@ from allhands.triage.world import World, world_of
 DATA_ERRORS = "data_error_one_rank"
 REPORTS = frozenset({"param_mismatch", "rank_missing_at_barrier"})
 MOST_EVIDENCE = 12
+JOB_END = re.compile(r"\[job\] .* ended with exit code (\d+)")  # written by cluster_jobs/lib/run.sh
 FIELDS = (
     "launcher", "world_size", "root_error_class", "root_ranks", "culprit_ranks", "silent_ranks",
     "duplicate_count", "rank_dependent", "roots", "secondary_errors", "cause_id", "cause",
@@ -201,6 +203,11 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
         if _is_no_log(case.facts):
             said = "Is this a job's log? There is no label, no rank and no traceback in it."
             return "no_error", said, "Give the file that holds what the job's ranks wrote."
+        codes = [found[1] for line in case.facts.all_lines() if (found := JOB_END.match(line.text))]
+        if codes and codes[-1] != "0":
+            said = f"The job ended with exit code {codes[-1]}, and its log has no error."
+            step = "Look at what the program wrote last, here and in its run folder."
+            return "no_error", said, step
         apart = [] if case.world.ended_well else odd_ones(case.facts, case.world)
         if not apart:
             return "no_error", said, "Nothing to debug."
@@ -228,7 +235,9 @@ def _cause(case: Case, rule: Rule | None, dependent: bool | None) -> tuple[str, 
 
 
 def _is_no_log(facts: Facts) -> bool:
-    """Does nothing in the text come from a job with ranks?"""
+    """Does nothing in the text come from a job, or from ranks?"""
+    if any(line.text.startswith("[job] ") for line in facts.all_lines()):  # cluster_jobs/lib/run.sh
+        return False
     ranks = facts.by_label or facts.ranks or facts.worlds or any(x.any for x in facts.labels)
     return not (ranks or facts.events or facts.bare or facts.notes or facts.words)
 
