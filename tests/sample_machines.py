@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from allhands.doctor import exit_code, probe_all
 from allhands.doctor.machine import Folder, Interface, Machine, Network, Ran
 
 PINS = ["chainer==7.8.1", "numpy==1.26.4; python_version < '3.13'", "torch==2.13.0"]
@@ -122,3 +123,16 @@ SRUN = {**JOB, "ALLHANDS_LAUNCHER": "srun --mpi=pmi2"}
 
 def cupy_says(**changes) -> dict[str, Ran]:
     return {"import cupy": Ran(0, json.dumps({**CUPY_ON_ONE_GPU, **changes}))}
+
+
+def only_this_is_named(machine, name, status, seen, advice):
+    """The doctor finds one fault, says what it saw and what to do, and finds all else good."""
+    findings = probe_all(machine)
+    (fault,) = [finding for finding in findings if finding.status != "good"]
+    assert (fault.name, fault.status) == (name, status)
+    assert seen in fault.seen
+    assert advice in fault.advice
+    assert exit_code(findings) == (1 if status == "bad" else 0)
+    for finding in findings:
+        assert bool(finding.advice) == (finding.status != "good")
+        assert finding.asked.endswith("?")

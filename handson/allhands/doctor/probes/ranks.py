@@ -17,8 +17,8 @@ from allhands.doctor.probes.this_python import MAKE_ENV
 MPI_TIME_LIMIT_S = 20.0
 SRUN_TIME_LIMIT_S = 5.0
 FITTING_LAUNCHER = (
-    'In the site file: ALLHANDS_LAUNCHER="mpiexec -n {ranks}", from the same MPI; with srun, '
-    "--mpi=pmi2 for MPICH and --mpi=pmix for Open MPI."
+    'In the site file: ALLHANDS_LAUNCHER="mpiexec -n {ranks}", with the mpiexec of the same MPI. '
+    "By srun, Open MPI speaks pmix, and MPICH pmi2, but that of a wheel hangs on several nodes."
 )
 FITTING_PMI = {"MPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
 # Open MPI refuses root, and more ranks than it was given; two ranks are only a question here.
@@ -137,8 +137,10 @@ def pmi(machine: Machine) -> list[Finding]:
     chosen = re.search(r"--mpi[= ](\w+)", machine.environ.get("ALLHANDS_LAUNCHER", ""))
     if chosen and not chosen[1].startswith(wanted):
         seen = f"ALLHANDS_LAUNCHER says --mpi={chosen[1]}, but {vendor} speaks {wanted}"
-        advice = f'In the site file: ALLHANDS_LAUNCHER="srun --mpi={wanted}"'
-        return [Finding("PMI", "bad", seen, advice, blocks="cpu")]
+        return [Finding("PMI", "bad", seen, FITTING_LAUNCHER, blocks="cpu")]
+    if chosen and vendor == "MPICH" and machine.version("mpich"):
+        seen = f"ALLHANDS_LAUNCHER says --mpi={chosen[1]}, and MPICH is from a wheel"
+        return [Finding("PMI", "warn", seen, FITTING_LAUNCHER)]
     if not any(one.startswith(wanted) for one in offered):
         seen = f"{vendor} speaks {wanted}; srun offers {listed}"
         advice = 'Start ranks with the library\'s own: ALLHANDS_LAUNCHER="mpiexec -n {ranks}"'
