@@ -22,7 +22,7 @@ from pathlib import Path
 
 import mistune
 
-from allhands.kit.table import between
+from allhands.kit.table import between, written
 from allhands.labs import COURSE, Lab
 
 BENCHES = COURSE.labs_file.parent
@@ -103,16 +103,9 @@ def main(arguments: list[str] | None = None, benches: Path = BENCHES) -> int:
             print(f"{path} is missing: write it, with {BEGIN} and {END} in it.")
             code = 1
             continue
-        text = path.read_text(encoding="utf-8")
-        wanted = with_exercises(text, lab)
-        if wanted == text:
-            continue
-        if asked.check:
-            print(f"The exercises in {path} are out of date: run `make notebooks`.")
-            code = 1
-        else:
-            path.write_text(wanted, encoding="utf-8")
-            print(path)
+        wanted = with_exercises(path.read_text(encoding="utf-8"), lab)
+        stale = f"The exercises in {path} are out of date: run `make notebooks`."
+        code |= written(path, wanted, asked.check, stale)
     return code
 
 

@@ -43,22 +43,30 @@ def between(text: str, begin: str, end: str, body: str, what: str) -> str:
     return pattern.sub(lambda _: f"{begin}\n{body}\n{end}", text)
 
 
+def written(path: Path, wanted: str, check: bool, stale: str) -> int:
+    """Write what a page should hold, if it does not yet; the exit code.
+
+    check: write nothing; where something differs, print the sentence `stale` and return 1.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == wanted:
+        return 0
+    if check:
+        print(stale)
+        return 1
+    path.write_text(wanted, encoding="utf-8")
+    print(path)
+    return 0
+
+
 def main(arguments: list[str] | None = None, readme: Path = README) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m allhands.kit.table", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--check", action="store_true", help="exit 1 if the table is out of date")
     asked = parser.parse_args(arguments)
-    text = readme.read_text(encoding="utf-8")
-    wanted = with_table(text, COURSE.labs())
-    if wanted == text:
-        return 0
-    if asked.check:
-        print(f"The table of the labs in {readme} is out of date: run `make notebooks`.")
-        return 1
-    readme.write_text(wanted, encoding="utf-8")
-    print(readme)
-    return 0
+    wanted = with_table(readme.read_text(encoding="utf-8"), COURSE.labs())
+    stale = f"The table of the labs in {readme} is out of date: run `make notebooks`."
+    return written(readme, wanted, asked.check, stale)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from allhands.kit import deck
+from allhands.kit.table import written
 from allhands.labs import COURSE, Lab
 
 TIMETABLE = deck.SLIDES / "timetable.toml"
@@ -227,14 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    if asked.check:
-        print(f"{PAGE} is out of date: run `make slides`.")
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return written(PAGE, wanted, asked.check, f"{PAGE} is out of date: run `make slides`.")
 
 
 if __name__ == "__main__":
